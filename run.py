@@ -47,7 +47,12 @@ CHECKS = [
 ]
 # The tests that show each line and branch of audit, gate and store. They run measured, which takes them nearly twice
 # as long; the others need not.
-MEASURED = ["tests/gate", "tests/test_audit.py", "tests/test_faults.py", "tests/test_store.py"]
+MEASURED = [
+    "tests/gate",
+    "tests/test_audit.py",
+    "tests/test_faults.py",
+    "tests/test_store.py",
+]
 # It makes this machine's desk a guarded one for a while, which every other test would notice.
 ALONE = "tests/setup/test_guarded.py"
 ROOM_IN_MEMORY = 2_000_000_000
@@ -67,7 +72,13 @@ SYSTEM_PACKAGES = {
     "systemd-analyze": "systemd",
 }
 # Mail servers that some tests run against: unpacked, not installed, because Debian lets none of them be beside another.
-SERVER_PACKAGES = ("courier-imap", "cyrus-imapd", "sasl2-bin", "postfix", "exim4-daemon-light")
+SERVER_PACKAGES = (
+    "courier-imap",
+    "cyrus-imapd",
+    "sasl2-bin",
+    "postfix",
+    "exim4-daemon-light",
+)
 # Foreign judges of the servers, the bundle and the page. Some need Node 22, which comes as a package as well.
 NODE_PACKAGES = (
     "node@22",
@@ -95,10 +106,14 @@ def main(argv):
             return long_run(kind, rest)
         case ["reference", *rest]:
             set_up(SETS)
-            return subprocess.run([BIN / "python", ROOT / "docs" / "write_reference.py", *rest], check=False).returncode
+            return subprocess.run(
+                [BIN / "python", ROOT / "docs" / "write_reference.py", *rest], check=False
+            ).returncode
         case ["build", *rest]:
             set_up(["desk"])
-            return subprocess.run([BIN / "python", ROOT / "packaging" / "build.py", *rest], check=False).returncode
+            return subprocess.run(
+                [BIN / "python", ROOT / "packaging" / "build.py", *rest], check=False
+            ).returncode
         case ["lock"]:
             return lock()
         case _:
@@ -112,7 +127,9 @@ def extras():
     from deskhand import environment
 
     options = {}
-    with contextlib.suppress(ValueError):  # a file that cannot be read is the desk's to complain about
+    with contextlib.suppress(
+        ValueError
+    ):  # a file that cannot be read is the desk's to complain about
         options = environment.read_config(environment.config_file(os.environ))
     database = os.environ.get("DESKHAND_DATABASE_URL") or options.get("database_url")
     if str(database).startswith("postgres"):
@@ -163,7 +180,9 @@ def install(names):
     python = str(BIN / "python")
     requirements = ["--require-hashes"]
     for name in SETS:
-        if name in names or is_installed(name):  # a package that is there must have its hash too
+        if name in names or is_installed(
+            name
+        ):  # a package that is there must have its hash too
             requirements += ["-r", str(locked(name))]
     with uv_for_now() as uv:
         # The machine's own certificates: behind a proxy that opens TLS, those that uv brings do not hold.
@@ -184,7 +203,9 @@ def uv_for_now():
     """The path of uv in a folder that is removed at the end; None where it cannot be had. A desk does not need it."""
     with tempfile.TemporaryDirectory() as folder:
         hashed = ["--require-hashes", "-r", str(locked("installer"))]
-        done = subprocess.run([*PIP, "--root-user-action=ignore", "--target", folder, *hashed], check=False)
+        done = subprocess.run(
+            [*PIP, "--root-user-action=ignore", "--target", folder, *hashed], check=False
+        )
         yield None if done.returncode else str(Path(folder) / "bin" / "uv")
 
 
@@ -198,11 +219,15 @@ def test(arguments):
     if failed:
         return failed
     with folder_in_memory() as environment:
-        return run_steps([["pytest", *arguments]] if arguments else whole_run(), environment)
+        return run_steps(
+            [["pytest", *arguments]] if arguments else whole_run(), environment
+        )
 
 
 def gather_programs():
-    install_system_packages(["strace", "tmux", "dovecot", "chromium", "nginx", "zsh", "fish", "setfacl"])
+    install_system_packages(
+        ["strace", "tmux", "dovecot", "chromium", "nginx", "zsh", "fish", "setfacl"]
+    )
     unpack_servers()
 
 
@@ -213,7 +238,9 @@ def run_steps(steps, environment=None):
     variables.pop("PYTHONDONTWRITEBYTECODE", None)
     for step in steps:
         say(" ".join(step))
-        done = subprocess.run([BIN / step[0], *step[1:]], cwd=ROOT, env=variables, check=False)
+        done = subprocess.run(
+            [BIN / step[0], *step[1:]], cwd=ROOT, env=variables, check=False
+        )
         if done.returncode:
             return done.returncode
     return 0
@@ -223,7 +250,11 @@ def run_steps(steps, environment=None):
 def folder_in_memory():
     """Where the tests put their files, if there is room: on a disk they would mostly wait until it has them."""
     memory = Path("/dev/shm")
-    if "TMPDIR" in os.environ or not os.access(memory, os.W_OK) or shutil.disk_usage(memory).free < ROOM_IN_MEMORY:
+    if (
+        "TMPDIR" in os.environ
+        or not os.access(memory, os.W_OK)
+        or shutil.disk_usage(memory).free < ROOM_IN_MEMORY
+    ):
         yield {}
         return
     with tempfile.TemporaryDirectory(prefix="deskhand-tests-", dir=memory) as folder:
@@ -246,12 +277,27 @@ def whole_run():
 
 def long_run(kind, arguments):
     """Each file bench/NAME.py or torture/NAME.py is a program; without a name all of them run."""
-    programs = [path.stem for path in sorted((ROOT / kind).glob("*.py")) if "def main(" in path.read_text()]
+    programs = [
+        path.stem
+        for path in sorted((ROOT / kind).glob("*.py"))
+        if "def main(" in path.read_text()
+    ]
     if arguments and arguments[0] in ("-h", "--help"):
         for name in programs:
             print(f"python3 run.py {kind} {name:14}{first_sentence(ROOT / kind / name)}")
         return 0
-    install_system_packages(["rg", "strace", "tmux", "dovecot", "chromium", "nginx", "setfacl", "systemd-analyze"])
+    install_system_packages(
+        [
+            "rg",
+            "strace",
+            "tmux",
+            "dovecot",
+            "chromium",
+            "nginx",
+            "setfacl",
+            "systemd-analyze",
+        ]
+    )
     install_judges()
     names = [arguments[0]] if arguments and not arguments[0].startswith("-") else programs
     flags = arguments[1:] if arguments and not arguments[0].startswith("-") else arguments
@@ -273,7 +319,9 @@ def first_sentence(program):
 
 def install_system_packages(programs):
     """Only as root on Debian; elsewhere the tests that miss a program say so and are skipped."""
-    missing = [SYSTEM_PACKAGES[program] for program in programs if not shutil.which(program)]
+    missing = [
+        SYSTEM_PACKAGES[program] for program in programs if not shutil.which(program)
+    ]
     if not missing or os.geteuid() != 0 or not shutil.which("apt-get"):
         return
     say(f"installing {' '.join(missing)}")
@@ -291,7 +339,14 @@ def unpack_servers():
     say(f"unpacking {' '.join(SERVER_PACKAGES)} (once)")
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["apt-get", "update", "-qq"], check=False, capture_output=True)
-        fetch = ["apt-get", "install", "-y", "-qq", "--download-only", "--no-install-recommends"]
+        fetch = [
+            "apt-get",
+            "install",
+            "-y",
+            "-qq",
+            "--download-only",
+            "--no-install-recommends",
+        ]
         for package in SERVER_PACKAGES:
             command = [*fetch, "-o", f"Dir::Cache::Archives={folder}", package]
             subprocess.run(command, check=False, capture_output=True, timeout=300)
@@ -302,7 +357,9 @@ def unpack_servers():
 
 def install_judges():
     stamp = JUDGES / "stamp"
-    if not shutil.which("npm") or (stamp.is_file() and stamp.read_text() == " ".join(NODE_PACKAGES)):
+    if not shutil.which("npm") or (
+        stamp.is_file() and stamp.read_text() == " ".join(NODE_PACKAGES)
+    ):
         return
     say("installing the judges from npm (once)")
     JUDGES.mkdir(exist_ok=True)
@@ -317,7 +374,9 @@ def install_judges():
         JUDGES,
     ]
     with contextlib.suppress(subprocess.TimeoutExpired):
-        done = subprocess.run([*command, *NODE_PACKAGES], check=False, timeout=300, capture_output=True)
+        done = subprocess.run(
+            [*command, *NODE_PACKAGES], check=False, timeout=300, capture_output=True
+        )
         if done.returncode == 0:
             stamp.write_text(" ".join(NODE_PACKAGES))
 
@@ -338,9 +397,13 @@ def lock():
                 "--no-annotate",
                 *options,
             ]
-            exported = subprocess.run(export, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+            exported = subprocess.run(
+                export, cwd=ROOT, check=True, capture_output=True, text=True
+            ).stdout
             packages = re.split(r"\n(?=\S)", exported.strip())
-            locked(name).write_text("".join(f"{package}\n" for package in packages if package not in known))
+            locked(name).write_text(
+                "".join(f"{package}\n" for package in packages if package not in known)
+            )
             known.update(packages)
     (ROOT / "uv.lock").unlink()
     return 0

@@ -36,10 +36,18 @@ def main(argv: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="dh") as folder:
         root = Path(folder)
         checks = {
-            "receive behind 100,000 read messages takes at most 1.5 times as long": history(root, options.rounds),
-            "the store reaches at least 0.5 of flock + append + fdatasync": limit(root, options.rounds),
-            "a hook without mail takes at most 3 times as long as python -c pass": hook(root),
-            "every message over MCP came exactly once": asyncio.run(over_mcp(root, options.pairs)),
+            "receive behind 100,000 read messages takes at most 1.5 times as long": history(
+                root, options.rounds
+            ),
+            "the store reaches at least 0.5 of flock + append + fdatasync": limit(
+                root, options.rounds
+            ),
+            "a hook without mail takes at most 3 times as long as python -c pass": hook(
+                root
+            ),
+            "every message over MCP came exactly once": asyncio.run(
+                over_mcp(root, options.pairs)
+            ),
         }
     for name, held in checks.items():
         print(f"{'ok    ' if held else 'FAILED'} {name}")
@@ -52,7 +60,10 @@ def history(root: Path, rounds: int) -> bool:
     for size in HISTORIES:
         box = root / f"history{size}" / ".agentmail" / "mailboxes" / "b.jsonl"
         box.parent.mkdir(parents=True)
-        box.write_bytes(encode_message(AgentMessage("read0000", "a", "b", "x" * 100, TIME, read=True)) * size)
+        box.write_bytes(
+            encode_message(AgentMessage("read0000", "a", "b", "x" * 100, TIME, read=True))
+            * size
+        )
         rooms[size] = FilesRoom(str(root / f"history{size}"))
         rooms[size].take("b")
     times: dict[int, list[float]] = {size: [] for size in HISTORIES}
@@ -63,7 +74,9 @@ def history(root: Path, rounds: int) -> bool:
     medians = {size: statistics.median(values) for size, values in times.items()}
     for size in HISTORIES:
         ratio = medians[size] / medians[0]
-        print(f"receive with {size:>7,} read messages: p50 {1000 * medians[size]:.3f} ms, {ratio:.2f} of none")
+        print(
+            f"receive with {size:>7,} read messages: p50 {1000 * medians[size]:.3f} ms, {ratio:.2f} of none"
+        )
     return medians[HISTORIES[-1]] <= 1.5 * medians[0]
 
 
@@ -82,7 +95,11 @@ def limit(root: Path, rounds: int) -> bool:
     def send() -> None:
         room.append(AgentMessage("id000000", "a", "b", "x" * 100, TIME))
 
-    work: dict[str, Callable[[], object]] = {"bare": append, "send": send, "receive": lambda: room.take("b")}
+    work: dict[str, Callable[[], object]] = {
+        "bare": append,
+        "send": send,
+        "receive": lambda: room.take("b"),
+    }
     spent = dict.fromkeys(work, 0.0)
     for _ in range(rounds):
         for name, step in work.items():
@@ -98,11 +115,15 @@ def hook(root: Path) -> bool:
     calls = [[AGENTMAIL, "receive", "--hook"], [sys.executable, "-c", "pass"]]
 
     def seconds(call: list[str]) -> float:
-        return timed(lambda: subprocess.run(call, env=variables, cwd=repository, check=True))
+        return timed(
+            lambda: subprocess.run(call, env=variables, cwd=repository, check=True)
+        )
 
     pairs = [[seconds(call) for call in calls] for _ in range(30)]
     hooked, bare = (statistics.median(times) for times in zip(*pairs, strict=True))
-    print(f"hook without mail: {1000 * hooked:.1f} ms, python -c pass: {1000 * bare:.1f} ms, {hooked / bare:.2f} times")
+    print(
+        f"hook without mail: {1000 * hooked:.1f} ms, python -c pass: {1000 * bare:.1f} ms, {hooked / bare:.2f} times"
+    )
     return hooked <= 3 * bare
 
 
@@ -110,7 +131,12 @@ async def over_mcp(root: Path, pairs: int) -> bool:
     """Two agents outside tmux, each with its own server on stdio."""
     repository, variables = workplace(root / "mcp")
     servers = [
-        StdioServerParameters(command=AGENTMAIL, args=["mcp"], env=variables | {"DESKHAND_AGENT": name}, cwd=repository)
+        StdioServerParameters(
+            command=AGENTMAIL,
+            args=["mcp"],
+            env=variables | {"DESKHAND_AGENT": name},
+            cwd=repository,
+        )
         for name in ("ann", "bob")
     ]
     async with Client(servers[0]) as ann, Client(servers[1]) as bob:
@@ -119,7 +145,9 @@ async def over_mcp(root: Path, pairs: int) -> bool:
         got: list[str] = []
 
         async def send(number: int) -> None:
-            answer = await ann.call_tool("send", {"recipient": "bob", "message": f"message {number}"})
+            answer = await ann.call_tool(
+                "send", {"recipient": "bob", "message": f"message {number}"}
+            )
             sent.append(json.loads(answer.content[0].text)["message_id"])
 
         async def receive() -> None:
@@ -150,7 +178,11 @@ async def over_mcp(root: Path, pairs: int) -> bool:
 def workplace(root: Path) -> tuple[Path, dict[str, str]]:
     root.mkdir()
     subprocess.run(["git", "init", "-q", str(root)], check=True)
-    plain = {"PATH": os.environ["PATH"], "HOME": str(root), "DESKHAND_HOME": str(root / "home")}
+    plain = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(root),
+        "DESKHAND_HOME": str(root / "home"),
+    }
     return root, plain | {"MCP_LOG_LEVEL": "WARNING", "DESKHAND_AGENT": "bob"}
 
 

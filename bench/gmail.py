@@ -34,7 +34,12 @@ async def one_at_a_time(mailbox: GmailMailbox) -> int:
 
 async def measure(gmail: GmailDouble, folder: Path) -> bool:
     settings = load({"DESKHAND_HOME": str(folder)} | gmail.environment(folder)).settings
-    times: dict[str, list[float]] = {"search, with sign-in": [], "search": [], "search again": [], "one at a time": []}
+    times: dict[str, list[float]] = {
+        "search, with sign-in": [],
+        "search": [],
+        "search again": [],
+        "one at a time": [],
+    }
     trips: dict[str, int] = {}
     for _ in range(TURNS):
         fresh, mailbox = GmailMailbox(settings), GmailMailbox(settings)
@@ -42,7 +47,10 @@ async def measure(gmail: GmailDouble, folder: Path) -> bool:
         for name, ask in (
             ("search, with sign-in", fresh.search("", MAILS)),
             ("search", mailbox.search("", MAILS)),
-            ("search again", mailbox.search("", MAILS)),  # knows the mails and asks only for their labels
+            (
+                "search again",
+                mailbox.search("", MAILS),
+            ),  # knows the mails and asks only for their labels
             ("one at a time", one_at_a_time(mailbox)),
         ):
             before, started = gmail.round_trips, time.perf_counter()
@@ -55,8 +63,13 @@ async def measure(gmail: GmailDouble, folder: Path) -> bool:
     slow = statistics.median(times["one at a time"])
     for name, seconds in times.items():
         median = statistics.median(seconds)
-        print(f"{name:<20} {median * 1000:7.0f} ms  {trips[name]:3} round trips  {slow / median:5.1f} times as fast")
-    return trips["search, with sign-in"] <= 3 and slow / statistics.median(times["search"]) >= 10
+        print(
+            f"{name:<20} {median * 1000:7.0f} ms  {trips[name]:3} round trips  {slow / median:5.1f} times as fast"
+        )
+    return (
+        trips["search, with sign-in"] <= 3
+        and slow / statistics.median(times["search"]) >= 10
+    )
 
 
 def main() -> int:

@@ -32,9 +32,20 @@ IDLE = 20
 SECONDS = 30
 EVERYTHING = [
     str(NODE),
-    str(PLACE / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"),
+    str(
+        PLACE
+        / "node_modules"
+        / "@modelcontextprotocol"
+        / "server-everything"
+        / "dist"
+        / "index.js"
+    ),
 ]
-GREETING = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
+GREETING = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "bench", "version": "1"},
+}
 
 
 class Lines:
@@ -42,7 +53,9 @@ class Lines:
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            command, env=environment, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
+        )
         self.number = 0
         self.ask("initialize", GREETING)
         self.send({"method": "notifications/initialized"})
@@ -68,11 +81,19 @@ def tell(what: str, itself: list[float], guarded: list[float]) -> None:
     direct = median(itself[WARM:]) * 1000
     through = median(guarded[WARM:]) * 1000
     pairs = median(b / a for a, b in zip(itself[WARM:], guarded[WARM:], strict=True))
-    print(f"{what:44} {direct:7.2f} {through:7.2f} {through / direct:6.2f} {pairs:6.2f}", flush=True)
+    print(
+        f"{what:44} {direct:7.2f} {through:7.2f} {through / direct:6.2f} {pairs:6.2f}",
+        flush=True,
+    )
 
 
-def measure_lines(name: str, command: list[str], call: dict[str, Any], environment: dict[str, str]) -> None:
-    sides = [Lines(command, environment), Lines([sys.executable, "-m", "deskhand", "mcp", name], environment)]
+def measure_lines(
+    name: str, command: list[str], call: dict[str, Any], environment: dict[str, str]
+) -> None:
+    sides = [
+        Lines(command, environment),
+        Lines([sys.executable, "-m", "deskhand", "mcp", name], environment),
+    ]
     taken: list[list[float]] = [[], []]
     for _ in range(CALLS + WARM):
         for side, times in zip(sides, taken, strict=True):
@@ -84,14 +105,18 @@ def measure_lines(name: str, command: list[str], call: dict[str, Any], environme
     tell(f"{name}, plain lines", *taken)
 
 
-async def measure_sdk(name: str, command: list[str], call: dict[str, Any], environment: dict[str, str]) -> None:
+async def measure_sdk(
+    name: str, command: list[str], call: dict[str, Any], environment: dict[str, str]
+) -> None:
     guarded = [sys.executable, "-m", "deskhand", "mcp", name]
     for mode in ("legacy", "auto"):
         taken: list[list[float]] = [[], []]
         async with AsyncExitStack() as stack:
             clients = []
             for words in (command, guarded):
-                server = StdioServerParameters(command=words[0], args=words[1:], env=environment)
+                server = StdioServerParameters(
+                    command=words[0], args=words[1:], env=environment
+                )
                 clients.append(await stack.enter_async_context(Client(server, mode=mode)))
             for _ in range(CALLS + WARM):
                 for client, times in zip(clients, taken, strict=True):
@@ -111,7 +136,10 @@ def cpu_of(processes: list[int]) -> float:
 
 
 def find_children(process: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    return [
+        int(each)
+        for each in Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    ]
 
 
 def measure_idle(folder: Path, environment: dict[str, str]) -> None:
@@ -121,7 +149,9 @@ def measure_idle(folder: Path, environment: dict[str, str]) -> None:
         home = folder / f"idle-{count}"
         home.mkdir()
         names = [f"s{number}" for number in range(count)]
-        write_rules(home, {name: [sys.executable, str(STRANGER), str(folder)] for name in names})
+        write_rules(
+            home, {name: [sys.executable, str(STRANGER), str(folder)] for name in names}
+        )
         desk = start(folder, environment | {"DESKHAND_HOME": str(home)}, "--port", "0")
         while len(children := find_children(desk.process.pid)) < count:
             time.sleep(0.2)
@@ -131,7 +161,10 @@ def measure_idle(folder: Path, environment: dict[str, str]) -> None:
         time.sleep(SECONDS)
         used[count] = (cpu_of(processes) - before) / SECONDS * 100
         desk.close()
-    print(f"idle, % of a core: the desk alone {used[0]:.2f}, with {IDLE} servers {used[IDLE]:.2f}", flush=True)
+    print(
+        f"idle, % of a core: the desk alone {used[0]:.2f}, with {IDLE} servers {used[IDLE]:.2f}",
+        flush=True,
+    )
 
 
 def write_rules(home: Path, commands: dict[str, list[str]]) -> None:
@@ -151,12 +184,22 @@ def main(argv: list[str]) -> int:
         home = folder / "home"
         home.mkdir()
         around = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
-        environment = around | {"DESKHAND_HOME": str(home), "SERVICE_AUTH_TOKEN": TOKEN, "TZ": "UTC"}
+        environment = around | {
+            "DESKHAND_HOME": str(home),
+            "SERVICE_AUTH_TOKEN": TOKEN,
+            "TZ": "UTC",
+        }
         echo = {"name": "echo", "arguments": {"text": "hello", "message": "hello"}}
-        commands = {"stranger": [sys.executable, str(STRANGER), name], "everything": EVERYTHING}
+        commands = {
+            "stranger": [sys.executable, str(STRANGER), name],
+            "everything": EVERYTHING,
+        }
         write_rules(home, commands)
         desk = start(folder, environment, "--port", "0")
-        print(f"{'a call that passes, p50 ms':44} {'itself':>7} {'guarded':>7} {'ratio':>6} {'pairs':>6}", flush=True)
+        print(
+            f"{'a call that passes, p50 ms':44} {'itself':>7} {'guarded':>7} {'ratio':>6} {'pairs':>6}",
+            flush=True,
+        )
         for each, command in commands.items():
             measure_lines(each, command, echo, environment)
             asyncio.run(measure_sdk(each, command, echo, environment))

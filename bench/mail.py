@@ -41,12 +41,18 @@ def main() -> int:
     for name, row in figures.items():
         print(f"{name:<34}" + "".join(f"{p50:>12.2f} / {p99:5.2f}" for p50, p99 in row))
     worst = max(figures[name][-1][0] / figures[name][0][0] for name in FULL_PAGES)
-    print(f"growth of a full page's p50, {sizes[0]:,} to {sizes[-1]:,}: {worst:.1f} times (at most {MOST_GROWTH})")
-    print(f"over three accounts {together:.0f} ms, the slowest alone {slowest:.0f} ms (at most a third more)")
+    print(
+        f"growth of a full page's p50, {sizes[0]:,} to {sizes[-1]:,}: {worst:.1f} times (at most {MOST_GROWTH})"
+    )
+    print(
+        f"over three accounts {together:.0f} ms, the slowest alone {slowest:.0f} ms (at most a third more)"
+    )
     return worst > MOST_GROWTH or together > slowest * MOST_TOGETHER
 
 
-async def measure(file: Path, sizes: tuple[int, ...]) -> dict[str, list[tuple[float, float]]]:
+async def measure(
+    file: Path, sizes: tuple[int, ...]
+) -> dict[str, list[tuple[float, float]]]:
     mailbox = LocalMailbox(file, "me@example.com", lambda: NOW)
     chance = random.Random(1)
     words = vocabulary(chance)
@@ -56,7 +62,12 @@ async def measure(file: Path, sizes: tuple[int, ...]) -> dict[str, list[tuple[fl
     for size in sizes:
         began = time.perf_counter()
         for start in range(filled, size, BATCH):
-            await mailbox.receive([letter(chance, words, weights, number) for number in range(start, start + BATCH)])
+            await mailbox.receive(
+                [
+                    letter(chance, words, weights, number)
+                    for number in range(start, start + BATCH)
+                ]
+            )
         tell(file, size, (size - filled) / (time.perf_counter() - began))
         filled = size
         for name, queries in questions(chance, words).items():
@@ -78,7 +89,11 @@ async def measure_accounts(folder: Path) -> tuple[float, float]:
         for name, gmail in (("one", one), ("two", two)):
             gmail.account.address = f"{name}@example.com"
             for number in range(50):
-                gmail.account.deliver(short_letter(subject=f"Letter {number}", message_id=f"<{number}@{name}>"))
+                gmail.account.deliver(
+                    short_letter(
+                        subject=f"Letter {number}", message_id=f"<{number}@{name}>"
+                    )
+                )
             signed_in = str(gmail.credentials(folder / f"{name}.json"))
             own = {"gmail_credentials": signed_in, "gmail_api_endpoint": gmail.origin}
             accounts.append({"name": name, "kind": "gmail"} | own)
@@ -93,7 +108,10 @@ async def measure_accounts(folder: Path) -> tuple[float, float]:
 
         await search()
         names = ("main", "one", "two")
-        alone = [statistics.median([await search(name) for _ in range(ACCOUNT_RUNS)]) for name in names]
+        alone = [
+            statistics.median([await search(name) for _ in range(ACCOUNT_RUNS)])
+            for name in names
+        ]
         together = statistics.median([await search() for _ in range(ACCOUNT_RUNS)])
         await desk.close_mailbox()
     return max(alone), together
@@ -101,7 +119,10 @@ async def measure_accounts(folder: Path) -> tuple[float, float]:
 
 def tell(file: Path, size: int, rate: float) -> None:
     each = file.stat().st_size / size
-    print(f"filled to {size:,}: {rate:,.0f} mails a second, {each:,.0f} bytes a mail", flush=True)
+    print(
+        f"filled to {size:,}: {rate:,.0f} mails a second, {each:,.0f} bytes a mail",
+        flush=True,
+    )
 
 
 def questions(chance: random.Random, words: list[str]) -> dict[str, list[str]]:
@@ -111,8 +132,14 @@ def questions(chance: random.Random, words: list[str]) -> dict[str, list[str]]:
         "word in most mails": [words[chance.randrange(20)] for _ in range(RUNS)],
         "word in some mails": [words[chance.randrange(500, 2_000)] for _ in range(RUNS)],
         "rare word": [words[chance.randrange(20_000, WORDS)] for _ in range(RUNS)],
-        "two words": [f"{words[chance.randrange(100)]} {words[chance.randrange(100)]}" for _ in range(RUNS)],
-        "from: and a word": [f"from:sender{chance.randrange(50)} {words[chance.randrange(50)]}" for _ in range(RUNS)],
+        "two words": [
+            f"{words[chance.randrange(100)]} {words[chance.randrange(100)]}"
+            for _ in range(RUNS)
+        ],
+        "from: and a word": [
+            f"from:sender{chance.randrange(50)} {words[chance.randrange(50)]}"
+            for _ in range(RUNS)
+        ],
     }
 
 
@@ -127,17 +154,27 @@ async def timed(mailbox: LocalMailbox, queries: list[str]) -> tuple[float, float
     return statistics.median(taken), statistics.quantiles(taken, n=100)[98]
 
 
-def letter(chance: random.Random, words: list[str], weights: list[float], number: int) -> Incoming:
+def letter(
+    chance: random.Random, words: list[str], weights: list[float], number: int
+) -> Incoming:
     """About 1 kB of words as frequent as in a language, from one of two hundred senders, over three years."""
     text = chance.choices(words, cum_weights=weights, k=chance.randrange(40, 240))
-    lines = "\r\n".join(" ".join(text[start : start + 12]) for start in range(0, len(text), 12))
-    parent = f"In-Reply-To: <{chance.randrange(number)}@example.org>\r\n" if number and chance.random() < 0.5 else ""
+    lines = "\r\n".join(
+        " ".join(text[start : start + 12]) for start in range(0, len(text), 12)
+    )
+    parent = (
+        f"In-Reply-To: <{chance.randrange(number)}@example.org>\r\n"
+        if number and chance.random() < 0.5
+        else ""
+    )
     raw = (
         f"From: Sender <sender{chance.randrange(200)}@example.org>\r\nTo: me@example.com\r\n"
         f"Subject: {' '.join(text[:5])}\r\nMessage-ID: <{number}@example.org>\r\n{parent}\r\n{lines}\r\n"
     )
     return Incoming(
-        raw.encode(), seen=chance.random() < 0.8, dated=NOW - timedelta(minutes=chance.randrange(1_500_000))
+        raw.encode(),
+        seen=chance.random() < 0.8,
+        dated=NOW - timedelta(minutes=chance.randrange(1_500_000)),
     )
 
 

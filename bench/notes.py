@@ -69,22 +69,50 @@ def measure_recall(endpoint: str | None) -> dict[str, float]:
         found = dict.fromkeys(get_args(SearchBy), 0)
         for question, wanted in embeddings.questions():
             for by in found:
-                found[by] += len(wanted & {note.path for note in desk.vaults.search(question, 10, None, by).notes})
+                found[by] += len(
+                    wanted
+                    & {
+                        note.path
+                        for note in desk.vaults.search(question, 10, None, by).notes
+                    }
+                )
         desk.close()
     answers = sum(len(wanted) for _, wanted in embeddings.questions())
     return {by: round(count / answers, 3) for by, count in found.items()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", default="1000,10000,100000", help="numbers of notes, with commas between them")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--sizes",
+        default="1000,10000,100000",
+        help="numbers of notes, with commas between them",
+    )
     parser.add_argument("--queries", type=int, default=40, help="queries of each kind")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--dir", type=Path, help="where vaults and indexes are made; default: a temporary folder")
-    parser.add_argument("--keep", action="store_true", help="leave them there, and use those that are there")
-    parser.add_argument("--json", action="store_true", help="print a JSON object instead of a table")
-    parser.add_argument("--meaning", action="store_true", help="recall at 10 of 40 questions, by words and by meaning")
-    parser.add_argument("--endpoint", metavar="URL", help="the same with a real model on an OpenAI-compatible server")
+    parser.add_argument(
+        "--dir",
+        type=Path,
+        help="where vaults and indexes are made; default: a temporary folder",
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="leave them there, and use those that are there"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print a JSON object instead of a table"
+    )
+    parser.add_argument(
+        "--meaning",
+        action="store_true",
+        help="recall at 10 of 40 questions, by words and by meaning",
+    )
+    parser.add_argument(
+        "--endpoint",
+        metavar="URL",
+        help="the same with a real model on an OpenAI-compatible server",
+    )
     options = parser.parse_args(argv)
     if options.meaning:
         print(json.dumps(measure_recall(options.endpoint)))
@@ -92,12 +120,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     folder = options.dir or Path(tempfile.mkdtemp(prefix="deskhand-bench-"))
     results = []
     for size in map(int, options.sizes.split(",")):
-        vault, home = folder / f"vault-{size}-{options.seed}", folder / f"home-{size}-{options.seed}"
+        vault, home = (
+            folder / f"vault-{size}-{options.seed}",
+            folder / f"home-{size}-{options.seed}",
+        )
         try:
             if not vault.exists():
                 vaults.make(vault, size, options.seed)
             shutil.rmtree(home, ignore_errors=True)
-            results.append(anyio.run(partial(measure, vault, home, size, options.queries, options.seed)))
+            results.append(
+                anyio.run(
+                    partial(measure, vault, home, size, options.queries, options.seed)
+                )
+            )
         finally:
             shutil.rmtree(home, ignore_errors=True)
             if not options.keep:
@@ -105,7 +140,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not options.keep and not options.dir:
         folder.rmdir()
     print(
-        json.dumps({"results": [asdict(figures) for figures in results]}, indent=2) if options.json else table(results)
+        json.dumps({"results": [asdict(figures) for figures in results]}, indent=2)
+        if options.json
+        else table(results)
     )
     return 1 if any(figures.different for figures in results) else 0
 
@@ -113,11 +150,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 async def measure(vault: Path, home: Path, size: int, count: int, seed: int) -> Figures:
     figures = Figures(size)
     texts = searchable(vault)
-    environment = {"VAULT_PATH": str(vault), "DESKHAND_HOME": str(home), "PATH": os.environ["PATH"]}
+    environment = {
+        "VAULT_PATH": str(vault),
+        "DESKHAND_HOME": str(home),
+        "PATH": os.environ["PATH"],
+    }
     command = ["-m", "deskhand", "mcp", "obsidian"]
     before = set(children())
     async with Client(
-        StdioServerParameters(command=sys.executable, args=command, env=environment), mode="auto"
+        StdioServerParameters(command=sys.executable, args=command, env=environment),
+        mode="auto",
     ) as client:
         (server,) = set(children()) - before
         await build(client, server, home, figures)
@@ -125,10 +167,16 @@ async def measure(vault: Path, home: Path, size: int, count: int, seed: int) -> 
         chance = random.Random(seed)
         for kind in KINDS:
             asked = [some_query(kind, chance, texts) for _ in range(count)]
-            times = [await timed(client, "search_notes", query=query, limit=PAGE) for query in asked]
+            times = [
+                await timed(client, "search_notes", query=query, limit=PAGE)
+                for query in asked
+            ]
             note(figures, kind, times, [ripgrep(vault, query) for query in asked[:8]])
         listing = [
-            await timed(client, "list_notes", directory="", filter="status:done", limit=LISTED) for _ in range(count)
+            await timed(
+                client, "list_notes", directory="", filter="status:done", limit=LISTED
+            )
+            for _ in range(count)
         ]
         note(figures, "filtered list", listing, [ripgrep(vault, "status: done")])
         await ask_for_links(client, vault, [*texts], count, chance, figures)
@@ -143,7 +191,10 @@ async def build(client: Client, server: int, home: Path, figures: Figures) -> No
     start, before = time.perf_counter(), cpu(server)
     await timed(client, "search_notes", query="anything", limit=1)
     await anyio.to_thread.run_sync(wait_until_complete, home)
-    figures.build_wall_s, figures.build_cpu_s = time.perf_counter() - start, cpu(server) - before
+    figures.build_wall_s, figures.build_cpu_s = (
+        time.perf_counter() - start,
+        cpu(server) - before,
+    )
     figures.index_mb = sum(file.stat().st_size for file in index_files(home)) / 1e6
 
 
@@ -162,40 +213,67 @@ async def refresh(client: Client, vault: Path, figures: Figures) -> None:
 
 
 async def ask_for_links(
-    client: Client, vault: Path, paths: list[str], count: int, chance: random.Random, figures: Figures
+    client: Client,
+    vault: Path,
+    paths: list[str],
+    count: int,
+    chance: random.Random,
+    figures: Figures,
 ) -> None:
     asked = [chance.choice(paths) for _ in range(count)]
     times = [await timed(client, "get_links", path=path) for path in asked]
-    note(figures, "links", times, [ripgrep(vault, f"[[{Path(path).stem}") for path in asked[:8]])
-    note(figures, "tags", [await timed(client, "list_tags") for _ in range(count)], [ripgrep(vault, "#")])
+    note(
+        figures,
+        "links",
+        times,
+        [ripgrep(vault, f"[[{Path(path).stem}") for path in asked[:8]],
+    )
+    note(
+        figures,
+        "tags",
+        [await timed(client, "list_tags") for _ in range(count)],
+        [ripgrep(vault, "#")],
+    )
 
 
 async def change_parts(client: Client, vault: Path, count: int, figures: Figures) -> None:
     """A line added to a note of a megabyte, and a part of it changed."""
     large = vault / "large.md"
     section = "words of a long note that nobody wants to send for one line\n" * 80
-    large.write_text("---\nstatus: open\n---\n" + "".join(f"## Part {number}\n\n{section}\n" for number in range(210)))
+    large.write_text(
+        "---\nstatus: open\n---\n"
+        + "".join(f"## Part {number}\n\n{section}\n" for number in range(210))
+    )
     times = [
-        await timed(client, "append_note", path="large.md", text=f"- {number}", heading="Part 100")
+        await timed(
+            client, "append_note", path="large.md", text=f"- {number}", heading="Part 100"
+        )
         for number in range(count)
     ]
     note(figures, "append to 1 MB", times, [])
     times = []
     for number in range(count):
         key = {"key": "status", "do": "replace", "value": str(number)}
-        edits = [{"heading": f"Part {number}", "do": "replace", "text": f"new {number}"}, key]
+        edits = [
+            {"heading": f"Part {number}", "do": "replace", "text": f"new {number}"},
+            key,
+        ]
         times.append(await timed(client, "edit_note", path="large.md", edits=edits))
     note(figures, "edit of 1 MB", times, [])
     large.unlink()
 
 
-async def compare(client: Client, texts: dict[str, str], chance: random.Random, figures: Figures) -> None:
+async def compare(
+    client: Client, texts: dict[str, str], chance: random.Random, figures: Figures
+) -> None:
     for number in range(COMPARED):
         query = some_query(KINDS[number % len(KINDS)], chance, texts)
         whole = fold(query).strip()
         words = whole.split()
         first = {path for path, text in texts.items() if whole in text}
-        second = {path for path, text in texts.items() if all(word in text for word in words)} - first
+        second = {
+            path for path, text in texts.items() if all(word in text for word in words)
+        } - first
         found = [path async for path in every_hit(client, query, len(first) + len(second))]
         if len(first) + len(second) > len(found) == 1000:
             right = set(found) <= first | second and set(found[: len(first)]) <= first
@@ -220,7 +298,9 @@ async def every_hit(client: Client, query: str, expected: int) -> Any:
 
 
 async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    result = await client.call_tool(tool, {name: value for name, value in arguments.items() if value is not None})
+    result = await client.call_tool(
+        tool, {name: value for name, value in arguments.items() if value is not None}
+    )
     if result.is_error or result.structured_content is None:
         raise RuntimeError(f"{tool} {arguments}: {result.content}")
     return result.structured_content
@@ -235,7 +315,9 @@ async def timed(client: Client, tool: str, **arguments: Any) -> float:
 def note(figures: Figures, kind: str, times: list[float], scans: list[float]) -> None:
     ordered = sorted(times)
     figures.p50_ms[kind] = round(statistics.median(ordered), 2)
-    figures.p99_ms[kind] = round(ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))], 2)
+    figures.p99_ms[kind] = round(
+        ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))], 2
+    )
     if not scans:
         return
     figures.ripgrep_ms[kind] = round(statistics.median(scans), 1)
@@ -245,7 +327,9 @@ def note(figures: Figures, kind: str, times: list[float], scans: list[float]) ->
 def ripgrep(vault: Path, query: str) -> float:
     start = time.perf_counter()
     subprocess.run(
-        ["rg", "-il", "-m1", "--fixed-strings", "--", query, str(vault)], stdout=subprocess.DEVNULL, check=False
+        ["rg", "-il", "-m1", "--fixed-strings", "--", query, str(vault)],
+        stdout=subprocess.DEVNULL,
+        check=False,
     )
     return (time.perf_counter() - start) * 1000
 
@@ -261,7 +345,9 @@ def some_query(kind: str, chance: random.Random, texts: dict[str, str]) -> str:
         words = [word for word in texts[chance.choice(paths)].split() if word.isalpha()]
         start = chance.randrange(max(1, len(words)))
         word = (
-            max(words[start : start + 12], key=len, default="") if kind == "rare" else "".join(words[start : start + 1])
+            max(words[start : start + 12], key=len, default="")
+            if kind == "rare"
+            else "".join(words[start : start + 1])
         )
         match kind:
             case "rare" | "common" if len(word) > (12 if kind == "rare" else 0):
@@ -313,7 +399,11 @@ def complete(home: Path) -> bool:
 
 def children() -> list[int]:
     own = f"/proc/{os.getpid()}/task"
-    return [int(pid) for task in Path(own).iterdir() for pid in (task / "children").read_text().split()]
+    return [
+        int(pid)
+        for task in Path(own).iterdir()
+        for pid in (task / "children").read_text().split()
+    ]
 
 
 def cpu(pid: int) -> float:

@@ -24,14 +24,20 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             vault = Path(folder) / "vault"
             vault.mkdir()
-            paths = {"DESKHAND_HOME": f"{folder}/home", "VAULT_PATH": str(vault), "PATH": os.environ["PATH"]}
+            paths = {
+                "DESKHAND_HOME": f"{folder}/home",
+                "VAULT_PATH": str(vault),
+                "PATH": os.environ["PATH"],
+            }
             more = {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_FIRST_DAYS": "3650"}
             office = Office(Home(vault, paths | more))
             office.receive(*(question(number) for number in range(options.mails)))
             seconds, cpu = asyncio.run(measured(office, workers))
             drafts = len(office.files("Drafts"))
         each = 1000 * cpu / options.mails
-        print(f"{workers} workers: {options.mails / seconds:.0f} mails a second, {each:.1f} ms of CPU each")
+        print(
+            f"{workers} workers: {options.mails / seconds:.0f} mails a second, {each:.1f} ms of CPU each"
+        )
         if drafts != options.mails:
             print(f"only {drafts} drafts", file=sys.stderr)
             return 1

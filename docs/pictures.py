@@ -47,7 +47,9 @@ CALLS = {
     "message": ToolCall(
         server="slack",
         tool="slack_post_message",
-        arguments=canonical({"channel_id": "C0123ABCD", "text": "The seeds are here. Who waters on Sunday?"}),
+        arguments=canonical(
+            {"channel_id": "C0123ABCD", "text": "The seeds are here. Who waters on Sunday?"}
+        ),
         definition="",
         asker="an assistant",
         template="Say in {channel_id}: {text}",
@@ -70,7 +72,12 @@ CALLS = {
     "command": ToolCall(
         server="claude-code",
         tool="Bash",
-        arguments=canonical({"command": "pytest -q tests/test_plan.py", "description": "Run the tests of the plan"}),
+        arguments=canonical(
+            {
+                "command": "pytest -q tests/test_plan.py",
+                "description": "Run the tests of the plan",
+            }
+        ),
         definition="",
         asker="Claude Code",
         template="Run {command}",
@@ -84,7 +91,9 @@ FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-
 def main() -> int:
     PLACE.mkdir(exist_ok=True)
     with demo() as (link, home), sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=FLAGS
+        )
         page = browser.new_page(viewport=viewport("wide"))
         page.goto(link)
         # The demo's orchestrator drafts its replies while one looks.
@@ -95,15 +104,31 @@ def main() -> int:
         take_calls(browser, state, page.url, Path(home))
         browser.close()
     large = [file.name for file in PLACE.glob("*.png") if file.stat().st_size > LARGEST]
-    print("\n".join(f"{file.stat().st_size:>8} {file.name}" for file in sorted(PLACE.glob("*.png"))))
+    print(
+        "\n".join(
+            f"{file.stat().st_size:>8} {file.name}" for file in sorted(PLACE.glob("*.png"))
+        )
+    )
     return 1 if large else 0
 
 
 @contextmanager
 def demo() -> Iterator[tuple[str, str]]:
     """The link into a demo desk that runs for as long as the block does, and its home."""
-    command = [sys.executable, "-m", "deskhand", "up", "--demo", "--no-browser", "--port", "0", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "deskhand",
+        "up",
+        "--demo",
+        "--no-browser",
+        "--port",
+        "0",
+        "--json",
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
         assert process.stdout is not None
         try:
             told = json.loads(process.stdout.readline())
@@ -113,12 +138,19 @@ def demo() -> Iterator[tuple[str, str]]:
 
 
 def take(browser: Browser, state: object, inbox: str, size: str) -> None:
-    context = browser.new_context(storage_state=state, viewport=viewport(size), reduced_motion="reduce")
+    context = browser.new_context(
+        storage_state=state, viewport=viewport(size), reduced_motion="reduce"
+    )
     page = context.new_page()
     page.goto(inbox)
     shoot(page, "approvals", size)
-    cards = {name: page.locator(".cards li", has_text=name).first.locator("a") for name in ("high risk", "low risk")}
-    links = {name: card.get_attribute("href") for name, card in cards.items() if card.count()}
+    cards = {
+        name: page.locator(".cards li", has_text=name).first.locator("a")
+        for name in ("high risk", "low risk")
+    }
+    links = {
+        name: card.get_attribute("href") for name, card in cards.items() if card.count()
+    }
     for name, path in links.items():
         page.goto(f"{inbox.rstrip('/')}{path}")
         shoot(page, f"card-{name.split()[0]}", size)
@@ -132,7 +164,9 @@ def take(browser: Browser, state: object, inbox: str, size: str) -> None:
 
 def take_calls(browser: Browser, state: object, inbox: str, home: Path) -> None:
     """The cards of calls, and a permission that is made from one."""
-    context = browser.new_context(storage_state=state, viewport=viewport("wide"), reduced_motion="reduce")
+    context = browser.new_context(
+        storage_state=state, viewport=viewport("wide"), reduced_motion="reduce"
+    )
     page = context.new_page()
     apart = ThreadPoolExecutor()  # Playwright has the event loop of this thread
     desk = Desk(load({"DESKHAND_HOME": str(home)}).settings)
@@ -142,7 +176,9 @@ def take_calls(browser: Browser, state: object, inbox: str, home: Path) -> None:
         assert found is not None
         page.goto(f"{inbox.rstrip('/')}/approvals/{found.id}")
         shoot(page, f"card-{name}", "wide")
-    card = apart.submit(asyncio.run, desk.answers.approve(found.id, found.digest, "person")).result()
+    card = apart.submit(
+        asyncio.run, desk.answers.approve(found.id, found.digest, "person")
+    ).result()
     page.goto(f"{inbox.rstrip('/')}/approvals/{card.id}")
     page.get_by_text("And from now on").click()
     page.get_by_role("button", name="Permit this").scroll_into_view_if_needed()
@@ -174,14 +210,26 @@ def packed(png: bytes) -> bytes:
     lines = (bytes(place[row[at : at + 3]] for at in range(0, len(row), 3)) for row in rows)
     head = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
     body = zlib.compress(b"".join(b"\0" + line for line in lines), 9)
-    chunks = ((b"IHDR", head), (b"PLTE", b"".join(palette)), (b"IDAT", body), (b"IEND", b""))
+    chunks = (
+        (b"IHDR", head),
+        (b"PLTE", b"".join(palette)),
+        (b"IDAT", body),
+        (b"IEND", b""),
+    )
     return png[:8] + b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+        struct.pack(">I", len(data))
+        + kind
+        + data
+        + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks
     )
 
 
 def nearest(colour: bytes, palette: list[bytes]) -> int:
-    return min(range(len(palette)), key=lambda at: sum((a - b) ** 2 for a, b in zip(colour, palette[at], strict=True)))
+    return min(
+        range(len(palette)),
+        key=lambda at: sum((a - b) ** 2 for a, b in zip(colour, palette[at], strict=True)),
+    )
 
 
 def pixels(png: bytes) -> tuple[tuple[int, int], list[bytes]]:

@@ -37,12 +37,18 @@ def main(argv: list[str]) -> int:
         return 2
     stale = [name for name, text in made.items() if kept(name) != text]
     if argv:
-        print("\n".join(f"docs/reference/{name} is stale" for name in stale) or "the reference is fresh")
+        print(
+            "\n".join(f"docs/reference/{name} is stale" for name in stale)
+            or "the reference is fresh"
+        )
         return int(bool(stale))
     FOLDER.mkdir(exist_ok=True)
     for name in stale:
         (FOLDER / name).write_text(made[name], encoding="utf-8")
-    print("\n".join(f"wrote docs/reference/{name}" for name in stale) or "the reference was fresh")
+    print(
+        "\n".join(f"wrote docs/reference/{name}" for name in stale)
+        or "the reference was fresh"
+    )
     return 0
 
 
@@ -59,7 +65,9 @@ async def pages() -> dict[str, str]:
         "tools.md": [line async for line in _tools()],
         "errors.md": _errors(),
     }
-    return {name: "\n".join([MADE, "", *lines]).rstrip() + "\n" for name, lines in made.items()}
+    return {
+        name: "\n".join([MADE, "", *lines]).rstrip() + "\n" for name, lines in made.items()
+    }
 
 
 # Commands.
@@ -86,7 +94,9 @@ def leaves(
     made: argparse.ArgumentParser, words: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
     """Every command that can be run, with the words that call it."""
-    groups = [action for action in made._actions if isinstance(action, argparse._SubParsersAction)]
+    groups = [
+        action for action in made._actions if isinstance(action, argparse._SubParsersAction)
+    ]
     if not groups:
         yield words, made
     for group in groups:
@@ -111,12 +121,20 @@ def _asked(action: argparse.Action) -> str:
                 return f"{name} […]"
             case _:
                 return name
-    return _flag(action) if action.required else f"[{_flag(action)}]{' …' if _repeats(action) else ''}"
+    return (
+        _flag(action)
+        if action.required
+        else f"[{_flag(action)}]{' …' if _repeats(action) else ''}"
+    )
 
 
 def _shown(command: argparse.ArgumentParser) -> list[argparse.Action]:
     hidden = argparse._HelpAction
-    found = [each for each in command._actions if each.help != argparse.SUPPRESS and not isinstance(each, hidden)]
+    found = [
+        each
+        for each in command._actions
+        if each.help != argparse.SUPPRESS and not isinstance(each, hidden)
+    ]
     return sorted(found, key=lambda each: bool(each.option_strings))
 
 
@@ -138,7 +156,10 @@ def _name(action: argparse.Action) -> str:
 def _arguments(command: argparse.ArgumentParser) -> Iterator[str]:
     yield _about(command)
     yield ""
-    rows = [f"| `{_flag(each) if each.option_strings else _name(each)}` | {_said(each)} |" for each in _shown(command)]
+    rows = [
+        f"| `{_flag(each) if each.option_strings else _name(each)}` | {_said(each)} |"
+        for each in _shown(command)
+    ]
     if rows:
         yield from (*_table("argument", "what it is"), *rows, "")
     if command.epilog:
@@ -148,7 +169,9 @@ def _arguments(command: argparse.ArgumentParser) -> Iterator[str]:
 def _said(action: argparse.Action) -> str:
     text = _cell((action.help or "") % (vars(action) | {"prog": "deskhand"}))
     choices = ", ".join(f"`{each}`" for each in action.choices or ())
-    return "; ".join(part for part in (text, f"one of {choices}" if choices else "") if part)
+    return "; ".join(
+        part for part in (text, f"one of {choices}" if choices else "") if part
+    )
 
 
 # Options.
@@ -163,7 +186,13 @@ def _options() -> Iterator[str]:
     yield ""
     yield from _table("key", "variable", "form", "default", "what it is")
     for name, option in OPTIONS.items():
-        cells = (f"`{option.key}`", f"`{option.variable}`", option.form, _default(name), sentence(name))
+        cells = (
+            f"`{option.key}`",
+            f"`{option.variable}`",
+            option.form,
+            _default(name),
+            sentence(name),
+        )
         yield f"| {' | '.join(_cell(each) for each in cells)} |"
 
 
@@ -219,7 +248,14 @@ async def _server(name: str, client: Client) -> list[str]:
     tools = (await client.list_tools()).tools
     lines = ["", f"## {name}", ""]
     if client.instructions:
-        lines += ["What the server tells an assistant:", "", "```text", client.instructions.rstrip(), "```", ""]
+        lines += [
+            "What the server tells an assistant:",
+            "",
+            "```text",
+            client.instructions.rstrip(),
+            "```",
+            "",
+        ]
     for each in tools:
         lines += _tool(name, each)
     if client.server_capabilities.resources:
@@ -265,7 +301,9 @@ def _hints(tool: Tool) -> str:
 
 
 def _inner(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    return next((each for each in schema.get("anyOf", ()) if each.get("type") != "null"), {})
+    return next(
+        (each for each in schema.get("anyOf", ()) if each.get("type") != "null"), {}
+    )
 
 
 def _form(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
@@ -284,23 +322,39 @@ def _form(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
         case {"type": "array"}:
             words = f"list of {_form(schema.get('items', {}), whole)}{_bounds(schema)}"
         case _:
-            words = f"{schema.get('format') or schema.get('type', 'anything')}{_bounds(schema)}"
+            words = (
+                f"{schema.get('format') or schema.get('type', 'anything')}{_bounds(schema)}"
+            )
     return words
 
 
 def _bounds(schema: Mapping[str, Any]) -> str:
-    known = {"minimum": "from", "maximum": "to", "maxLength": "at most", "maxItems": "at most"}
+    known = {
+        "minimum": "from",
+        "maximum": "to",
+        "maxLength": "at most",
+        "maxItems": "at most",
+    }
     return "".join(f" {word} {schema[key]}" for key, word in known.items() if key in schema)
 
 
 def _json(value: object) -> str:
-    return "" if value is None else f"`{value}`" if isinstance(value, str) and value else f"`{value!r}`"
+    return (
+        ""
+        if value is None
+        else f"`{value}`"
+        if isinstance(value, str) and value
+        else f"`{value!r}`"
+    )
 
 
 def _templates(found: list[ResourceTemplate]) -> Iterator[str]:
     if found:
         yield from ("Resources:", "")
-        yield from (f"- `{each.uri_template}`: {_one_line(each.description or each.name)}" for each in found)
+        yield from (
+            f"- `{each.uri_template}`: {_one_line(each.description or each.name)}"
+            for each in found
+        )
         yield ""
 
 
@@ -325,10 +379,18 @@ def _errors() -> Iterator[str]:
     yield ""
     yield from _table("error", "code", "error_type", "exit code", "retryable", "when")
     for each in kinds(DeskError):
-        cells = (f"`{each.code}`", f"`{each.error_type}`", str(each.exit_code), "yes" if each.retryable else "no")
+        cells = (
+            f"`{each.code}`",
+            f"`{each.error_type}`",
+            str(each.exit_code),
+            "yes" if each.retryable else "no",
+        )
         yield f"| {each.__name__} | {' | '.join(cells)} | {_cell(about.get(each.__name__, ''))} |"
     for title, words in (("code", errors.MCPErrorCode), ("error_type", errors.ErrorType)):
-        yield from ("", f"Every `{title}`: {', '.join(f'`{word}`' for word in get_args(words))}.")
+        yield from (
+            "",
+            f"Every `{title}`: {', '.join(f'`{word}`' for word in get_args(words))}.",
+        )
 
 
 def kinds(error: type[DeskError]) -> Iterator[type[DeskError]]:

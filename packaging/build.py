@@ -57,16 +57,23 @@ def bill_of(wheel: Path) -> dict[str, Any]:
         "version": 1,
         "metadata": {
             "timestamp": made.isoformat().replace("+00:00", "Z"),
-            "component": component(name, version, "MIT", [digest]) | {"type": "application"},
+            "component": component(name, version, "MIT", [digest])
+            | {"type": "application"},
         },
         "components": components,
-        "dependencies": [{"ref": purl(name, version), "dependsOn": list(direct(components))}],
+        "dependencies": [
+            {"ref": purl(name, version), "dependsOn": list(direct(components))}
+        ],
     }
 
 
 def locked() -> Iterator[dict[str, Any]]:
     """Each package of locks/, with the hash of every file of it that may be installed."""
-    licences = {name: licence for licence, names in tomllib.loads(LICENCES.read_text()).items() for name in names}
+    licences = {
+        name: licence
+        for licence, names in tomllib.loads(LICENCES.read_text()).items()
+        for name in names
+    }
     for lock, scope in SCOPES.items():
         text = (ROOT / "locks" / f"{lock}.lock").read_text()
         for entry in re.split(r"\n(?=\S)", text.strip()):
@@ -95,7 +102,9 @@ def direct(components: list[dict[str, Any]]) -> Iterator[str]:
     """What the wheel itself asks for, in its extras too."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"].values()
-    asked = {re.split(r"[^\w.-]", each)[0] for each in chain(project["dependencies"], *extras)}
+    asked = {
+        re.split(r"[^\w.-]", each)[0] for each in chain(project["dependencies"], *extras)
+    }
     for each in components:
         if each["name"] in asked:
             yield each["bom-ref"]

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--scale", type=int, default=1, help="so many times longer: how `run.py torture` runs hostile tests"
+        "--scale",
+        type=int,
+        default=1,
+        help="so many times longer: how `run.py torture` runs hostile tests",
     )
 
 
@@ -65,16 +68,30 @@ def anyio_backend() -> str:
 def home(tmp_path: Path) -> Home:
     vault = tmp_path / "vault"
     vault.mkdir()
-    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "COVERAGE_PROCESS_CONFIG") if name in os.environ}
+    inherited = {
+        name: os.environ[name]
+        for name in ("PATH", "HOME", "COVERAGE_PROCESS_CONFIG")
+        if name in os.environ
+    }
     paths = {"DESKHAND_HOME": str(tmp_path / "home"), "VAULT_PATH": str(vault)}
-    return Home(vault, inherited | paths | {"SERVICE_AUTH_TOKEN": TOKEN, "MCP_LOG_LEVEL": "WARNING", "TZ": "UTC"})
+    return Home(
+        vault,
+        inherited
+        | paths
+        | {"SERVICE_AUTH_TOKEN": TOKEN, "MCP_LOG_LEVEL": "WARNING", "TZ": "UTC"},
+    )
 
 
 @pytest.fixture
 def strace() -> str:
     """The tracer, to let a system call fail."""
     found = shutil.which("strace")
-    if not found or subprocess.run([found, "-o", "/dev/null", "true"], capture_output=True, check=False).returncode:
+    if (
+        not found
+        or subprocess.run(
+            [found, "-o", "/dev/null", "true"], capture_output=True, check=False
+        ).returncode
+    ):
         pytest.skip("strace is not installed or may not trace here")
     return found
 

@@ -20,7 +20,9 @@ class Home:
     def path(self) -> Path:
         return Path(self.environment["DESKHAND_HOME"])
 
-    def command(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def command(
+        self, *arguments: str, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run `deskhand ARGUMENTS` as a person would."""
         return subprocess.run(
             [warm_python(), "-m", "deskhand", *arguments],

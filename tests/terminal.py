@@ -18,11 +18,18 @@ def until_it_listens(process: "subprocess.Popen[str]", folders: int = 1) -> None
     while watched < folders:
         assert process.poll() is None
         with suppress(FileNotFoundError):
-            watched = sum(file.read_text().count("inotify wd:") for file in descriptors.iterdir())
+            watched = sum(
+                file.read_text().count("inotify wd:") for file in descriptors.iterdir()
+            )
 
 
 class Terminal:
-    def __init__(self, repository: Path, environment: dict[str, str], windows: tuple[str, ...] = ("a1", "a2")) -> None:
+    def __init__(
+        self,
+        repository: Path,
+        environment: dict[str, str],
+        windows: tuple[str, ...] = ("a1", "a2"),
+    ) -> None:
         self.repository = repository
         # A socket's path must be short.
         self._sockets = tempfile.TemporaryDirectory(prefix="dh")
@@ -38,19 +45,34 @@ class Terminal:
 
     def tmux(self, *arguments: str) -> str:
         command = ["tmux", "-f", "/dev/null", *arguments]
-        done = subprocess.run(command, env=self._plain, cwd=self.repository, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            command,
+            env=self._plain,
+            cwd=self.repository,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         return done.stdout.strip()
 
-    def open(self, name: str, *how: str, program: str = "exec cat", folder: Path | None = None) -> str:
+    def open(
+        self, name: str, *how: str, program: str = "exec cat", folder: Path | None = None
+    ) -> str:
         """A new window that runs `program`; its pane's id. A second window of a name is `NAME~2` here."""
         where = str(folder or self.repository)
         command = how or ("new-window", "-d", "-t", "work:")
-        pane = self.tmux(*command, "-P", "-F", "#{pane_id}", "-n", name, "-c", where, program)
+        pane = self.tmux(
+            *command, "-P", "-F", "#{pane_id}", "-n", name, "-c", where, program
+        )
         self.panes[name if name not in self.panes else f"{name}~2"] = pane
         return pane
 
     def variables(self, window: str | None) -> dict[str, str]:
-        return self._plain if window is None else self.environment | {"TMUX_PANE": self.panes[window]}
+        return (
+            self._plain
+            if window is None
+            else self.environment | {"TMUX_PANE": self.panes[window]}
+        )
 
     def agentmail(
         self,
@@ -78,5 +100,7 @@ class Terminal:
         return self.tmux("capture-pane", "-p", "-t", self.panes[window])
 
     def close(self) -> None:
-        subprocess.run(["tmux", "kill-server"], env=self._plain, check=False, capture_output=True)
+        subprocess.run(
+            ["tmux", "kill-server"], env=self._plain, check=False, capture_output=True
+        )
         self._sockets.cleanup()

@@ -63,14 +63,30 @@ def test_an_untouched_record_is_whole(store: Store) -> None:
         (["DELETE FROM audit WHERE seq = 2"], 2),
         (["DELETE FROM audit WHERE seq = 5"], 5),
         (["DELETE FROM audit WHERE seq = 1", "UPDATE audit SET seq = seq - 1"], 1),
-        (["INSERT INTO audit (seq, entry, hash) SELECT 6, entry, hash FROM audit WHERE seq = 5"], 6),
+        (
+            [
+                "INSERT INTO audit (seq, entry, hash) SELECT 6, entry, hash FROM audit WHERE seq = 5"
+            ],
+            6,
+        ),
         (["UPDATE audit SET hash = 'x' WHERE seq = 4"], 4),
         (["UPDATE audit_head SET hash = 'x'"], 5),
         (["DELETE FROM audit_head"], 6),
     ],
-    ids=["changed", "removed", "cut off", "renumbered", "inserted", "rehashed", "other head", "no head"],
+    ids=[
+        "changed",
+        "removed",
+        "cut off",
+        "renumbered",
+        "inserted",
+        "rehashed",
+        "other head",
+        "no head",
+    ],
 )
-def test_the_first_line_that_is_not_as_written_is_named(store: Store, statements: list[str], line: int) -> None:
+def test_the_first_line_that_is_not_as_written_is_named(
+    store: Store, statements: list[str], line: int
+) -> None:
     result = verified_after(store, *statements)
 
     assert isinstance(result, audit.Broken)
@@ -84,7 +100,9 @@ def test_the_newest_entries_come_first_and_can_be_paged(store: Store) -> None:
     assert [seq for seq, _ in newest + older] == [5, 4, 3, 2, 1]
 
 
-WORDS = st.text("abcdefghij.xyz-", min_size=1, max_size=20).filter(lambda text: text.strip(".-"))
+WORDS = st.text("abcdefghij.xyz-", min_size=1, max_size=20).filter(
+    lambda text: text.strip(".-")
+)
 
 
 @requirement("audit:redacted")
@@ -94,12 +112,19 @@ WORDS = st.text("abcdefghij.xyz-", min_size=1, max_size=20).filter(lambda text: 
     before=st.sampled_from(["", "to ", "<", "mail:", '"A B" <', "(", "[", "a@b.org, "]),
     secret=st.text(min_size=8, max_size=40).filter(lambda text: len(set(text)) > 5),
 )
-def test_no_address_body_or_secret_survives_redaction(local: str, domain: str, before: str, secret: str) -> None:
+def test_no_address_body_or_secret_survives_redaction(
+    local: str, domain: str, before: str, secret: str
+) -> None:
     address = f"{local}@{domain}"
     event = {
         "to": f"{before}{address}",
         "list": [address],
-        "nested": {"text": f"x {address} y", "body": secret, "Token": secret, "password": secret},
+        "nested": {
+            "text": f"x {address} y",
+            "body": secret,
+            "Token": secret,
+            "password": secret,
+        },
         "body": secret,
         "subject": "s" * 80,
     }
@@ -118,7 +143,9 @@ def test_the_command_line_shows_and_proves_the_record(home: Home) -> None:
     store.write_sync(lambda tx: audit.append(tx, entry(target="john.doe@example.com")))
     shown = home.command("log")
     whole = home.command("log", "--verify")
-    store.write_sync(lambda tx: tx.execute("UPDATE audit SET entry = replace(entry, 'j', 'k')"))
+    store.write_sync(
+        lambda tx: tx.execute("UPDATE audit SET entry = replace(entry, 'j', 'k')")
+    )
     broken = home.command("log", "--verify", "--json")
     store.close()
 
@@ -161,14 +188,18 @@ def kept(store: Store, count: int) -> list[audit.Entry]:
     ],
     ids=str,
 )
-def test_a_search_finds_what_a_look_at_every_line_finds(url: str, wanted: search.EntryFilter) -> None:
+def test_a_search_finds_what_a_look_at_every_line_finds(
+    url: str, wanted: search.EntryFilter
+) -> None:
     store = open_store(url)
     made = kept(store, 100)
     expected = [number + 1 for number, each in enumerate(made) if wanted.takes(each)][::-1]
 
     found, before, pages = [], None, 0
     while pages == 0 or before is not None:
-        page = store.write_sync(partial(search.find, wanted=wanted, before=before, limit=4, budget=30))
+        page = store.write_sync(
+            partial(search.find, wanted=wanted, before=before, limit=4, budget=30)
+        )
         found += [seq for seq, _ in page.entries]
         before, pages = page.older, pages + 1
 
@@ -176,11 +207,15 @@ def test_a_search_finds_what_a_look_at_every_line_finds(url: str, wanted: search
     store.close()
     assert found == expected
     assert pages <= len(expected) // 4 + 5
-    assert sum(entries for _, _, entries in by_day) == sum(each.timestamp[:10] >= "2026-11-11" for each in made)
+    assert sum(entries for _, _, entries in by_day) == sum(
+        each.timestamp[:10] >= "2026-11-11" for each in made
+    )
 
 
 @requirement("audit:found")
-def test_who_acted_since_a_day_and_what_they_did_is_told_from_the_counters(url: str) -> None:
+def test_who_acted_since_a_day_and_what_they_did_is_told_from_the_counters(
+    url: str,
+) -> None:
     store = open_store(url)
     assert store.write_sync(audit.head) == audit.START
     made = kept(store, 30)
@@ -195,7 +230,9 @@ def test_who_acted_since_a_day_and_what_they_did_is_told_from_the_counters(url: 
 
 
 @requirement("audit:found")
-def test_a_record_from_before_the_counters_is_counted_when_the_desk_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_a_record_from_before_the_counters_is_counted_when_the_desk_is_brought_up_to_date(
+    tmp_path: Path,
+) -> None:
     counters = "SELECT * FROM audit_days ORDER BY day, actor, action, result"
     old, new = (f"sqlite:///{tmp_path / name}" for name in ("old.db", "new.db"))
     store = open_store(new)
@@ -204,7 +241,9 @@ def test_a_record_from_before_the_counters_is_counted_when_the_desk_is_brought_u
     lines = store.write_sync(lambda tx: tx.all("SELECT seq, entry, hash FROM audit"))
     store.close()
     with database_at(old, "0005") as connection:
-        connection.executemany("INSERT INTO audit (seq, entry, hash) VALUES (?, ?, ?)", lines)
+        connection.executemany(
+            "INSERT INTO audit (seq, entry, hash) VALUES (?, ?, ?)", lines
+        )
 
     store = open_store(old)
     counted = store.write_sync(lambda tx: tx.all(counters))
@@ -224,15 +263,20 @@ def test_an_entry_of_work_that_failed_leaves_no_line_and_no_gap(store: Store) ->
     store.write_sync(lambda tx: audit.append(tx, entry(correlation_id="next")))
 
     assert store.write_sync(audit.verify) == audit.Verified(6)
-    assert [line.correlation_id for _, line in store.write_sync(lambda tx: audit.entries(tx, limit=2))] == ["next", "4"]
-    assert store.write_sync(lambda tx: tx.all("SELECT action, SUM(entries) FROM audit_days GROUP BY action")) == [
-        ("write_note", 6)
-    ]
+    assert [
+        line.correlation_id
+        for _, line in store.write_sync(lambda tx: audit.entries(tx, limit=2))
+    ] == ["next", "4"]
+    assert store.write_sync(
+        lambda tx: tx.all("SELECT action, SUM(entries) FROM audit_days GROUP BY action")
+    ) == [("write_note", 6)]
 
 
 @requirement("audit:chained")
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
-def test_several_entries_of_one_transaction_are_chained_in_their_order_and_leave_nothing_behind(store: Store) -> None:
+def test_several_entries_of_one_transaction_are_chained_in_their_order_and_leave_nothing_behind(
+    store: Store,
+) -> None:
     def several(tx: Transaction) -> None:
         for name in ("жук", "b\0", "c"):
             audit.append(tx, entry(correlation_id=name, target="α\\n\n\U0001f41e"))
@@ -240,7 +284,10 @@ def test_several_entries_of_one_transaction_are_chained_in_their_order_and_leave
     store.write_sync(several)
 
     assert store.write_sync(audit.verify) == audit.Verified(8)
-    assert [line.correlation_id for _, line in store.write_sync(lambda tx: audit.entries(tx, limit=3))] == [
+    assert [
+        line.correlation_id
+        for _, line in store.write_sync(lambda tx: audit.entries(tx, limit=3))
+    ] == [
         "c",
         "b\0",
         "жук",
@@ -250,7 +297,9 @@ def test_several_entries_of_one_transaction_are_chained_in_their_order_and_leave
 
 @requirement("audit:chained")
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
-def test_nobody_waits_for_an_entry_whose_transaction_is_still_under_way(store: Store) -> None:
+def test_nobody_waits_for_an_entry_whose_transaction_is_still_under_way(
+    store: Store,
+) -> None:
     appended, go = threading.Event(), threading.Event()
 
     def slowly(tx: Transaction) -> None:
@@ -266,7 +315,10 @@ def test_nobody_waits_for_an_entry_whose_transaction_is_still_under_way(store: S
         slow.result()
 
     assert store.write_sync(audit.verify) == audit.Verified(7)
-    assert [line.correlation_id for _, line in store.write_sync(lambda tx: audit.entries(tx, limit=2))] == [
+    assert [
+        line.correlation_id
+        for _, line in store.write_sync(lambda tx: audit.entries(tx, limit=2))
+    ] == [
         "slow",
         "quick",
     ]
@@ -274,17 +326,25 @@ def test_nobody_waits_for_an_entry_whose_transaction_is_still_under_way(store: S
 
 @requirement("audit:chained")
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
-def test_a_line_that_comes_while_the_record_is_verified_is_no_missing_one(store: Store, url: str, home: Home) -> None:
+def test_a_line_that_comes_while_the_record_is_verified_is_no_missing_one(
+    store: Store, url: str, home: Home
+) -> None:
     with psycopg.connect(url) as other:
-        other.execute("LOCK TABLE audit_head")  # behind the last line, the verifying one waits for the head
+        other.execute(
+            "LOCK TABLE audit_head"
+        )  # behind the last line, the verifying one waits for the head
         verifying = subprocess.Popen(
             [warm_python(), "-m", "deskhand", "log", "--verify"],
             env=home.environment | {"DESKHAND_DATABASE_URL": url},
             stdout=subprocess.PIPE,
             text=True,
         )
-        waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'audit_head'::regclass"
-        while verifying.poll() is None and store.write_sync(lambda tx: tx.one(waits)) is None:
+        waits = (
+            "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'audit_head'::regclass"
+        )
+        while (
+            verifying.poll() is None and store.write_sync(lambda tx: tx.one(waits)) is None
+        ):
             pass
         other.execute(
             "INSERT INTO audit_queue (entry, day, actor, action, result) VALUES ('{}', '2026', 'a', 'b', 'success')"
@@ -315,27 +375,46 @@ asyncio.run(pass_calls())
 
 @requirement("guard:recorded")
 def test_what_passed_is_on_the_record_once_after_the_desk_was_killed(home: Home) -> None:
-    killed = subprocess.run([sys.executable, "-c", KILLED], env=home.environment, capture_output=True, check=False)
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED],
+        env=home.environment,
+        capture_output=True,
+        check=False,
+    )
     (left,) = home.path.glob("behind-*")
-    assert (killed.returncode, killed.stdout, left.stat().st_mode & 0o777) == (-9, b"answered\n", 0o600)
+    assert (killed.returncode, killed.stdout, left.stat().st_mode & 0o777) == (
+        -9,
+        b"answered\n",
+        0o600,
+    )
     lines = left.read_bytes()
     for _ in range(2):
         said = home.command("log", "--json", "--limit", "1000")
-        assert [said.stdout.count(f'"call_{number}"') for number in range(60)] == [1] * 60, said.stderr
+        assert [said.stdout.count(f'"call_{number}"') for number in range(60)] == [
+            1
+        ] * 60, said.stderr
         assert not left.exists()
-    left.write_bytes(lines + b'{"half')  # as if it had been killed after the record was written
+    left.write_bytes(
+        lines + b'{"half'
+    )  # as if it had been killed after the record was written
     assert home.command("log", "--json", "--limit", "1000").stdout.count('"call_') == 60
     assert home.command("log", "--verify").returncode == 0
 
 
 @requirement("guard:recorded")
-def test_a_journal_is_taken_over_from_nobody_who_lives(store: Store, tmp_path: Path) -> None:
+def test_a_journal_is_taken_over_from_nobody_who_lives(
+    store: Store, tmp_path: Path
+) -> None:
     home = tmp_path / "home"
     home.mkdir()
     living = journal.Journal(home)
     living.drop(entry())
     living.close()
-    first = entry(correlation_id="first", timestamp="2031-01-01T00:00:00.000Z", target="ann@example.com")
+    first = entry(
+        correlation_id="first",
+        timestamp="2031-01-01T00:00:00.000Z",
+        target="ann@example.com",
+    )
     second = entry(correlation_id="second", timestamp="2031-01-01T00:00:00.000Z")
     living.add(first)
     living.add(second)

@@ -28,7 +28,11 @@ ORIGIN = "https://desk.example.net"
 
 @pytest.fixture
 async def desk(home: Home) -> AsyncIterator[Desk]:
-    more = {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_AGENT": "helper", "DESKHAND_ORIGIN": ORIGIN}
+    more = {
+        "DESKHAND_ADDRESS": "me@example.com",
+        "DESKHAND_AGENT": "helper",
+        "DESKHAND_ORIGIN": ORIGIN,
+    }
     made = Desk(load(home.environment | more).settings)
     yield made
     await made.close_mailbox()
@@ -55,7 +59,10 @@ async def test_a_refusal_carries_the_address_of_the_card(desk: Desk, era: str) -
     ((request, *_), _) = await desk.waiting.requests(limit=5)
     assert refused.is_error
     assert refused.meta is not None
-    assert refused.meta["deskhand/error"]["details"]["card"] == f"{ORIGIN}/requests/{request.id}"
+    assert (
+        refused.meta["deskhand/error"]["details"]["card"]
+        == f"{ORIGIN}/requests/{request.id}"
+    )
     assert f"The person answers at {ORIGIN}/requests/{request.id}" in str(refused.content)
     assert str(again.content) == str(refused.content)
     async with Client(email_server(desk), mode=era) as client:
@@ -64,7 +71,9 @@ async def test_a_refusal_carries_the_address_of_the_card(desk: Desk, era: str) -
 
 
 @requirement("chat:card")
-async def test_the_address_in_a_refusal_leads_the_signed_in_person_to_the_card(desk: Desk) -> None:
+async def test_the_address_in_a_refusal_leads_the_signed_in_person_to_the_card(
+    desk: Desk,
+) -> None:
     async with Client(desk_server(desk), mode="2026-07-28") as client:
         await client.call_tool("send_email", HELLO)
     ((request, *_), _) = await desk.waiting.requests(limit=5)
@@ -77,27 +86,37 @@ async def test_the_address_in_a_refusal_leads_the_signed_in_person_to_the_card(d
 
 
 @requirement("chat:elicitation")
-async def test_a_client_that_opens_addresses_is_given_the_card_and_no_answer_of_it_counts(desk: Desk) -> None:
+async def test_a_client_that_opens_addresses_is_given_the_card_and_no_answer_of_it_counts(
+    desk: Desk,
+) -> None:
     opened: list[Any] = []
 
     async def open_card(context: object, params: Any) -> ElicitResult:
         opened.append(params)
         return ElicitResult(action="accept")
 
-    async with Client(desk_server(desk), mode="2026-07-28", elicitation_callback=open_card) as client:
+    async with Client(
+        desk_server(desk), mode="2026-07-28", elicitation_callback=open_card
+    ) as client:
         refused = await client.call_tool("send_email", HELLO)
         again = await client.call_tool("send_email", HELLO)
     ((request, *_), _) = await desk.waiting.requests(limit=5)
-    assert [(each.mode, each.url) for each in opened] == [("url", f"{ORIGIN}/requests/{request.id}")]
+    assert [(each.mode, each.url) for each in opened] == [
+        ("url", f"{ORIGIN}/requests/{request.id}")
+    ]
     assert (refused.is_error, again.is_error, request.state) == (True, True, "waiting")
 
 
 @requirement("chat:elicitation")
-async def test_an_older_client_that_opens_addresses_is_told_by_the_protocols_own_error(desk: Desk) -> None:
+async def test_an_older_client_that_opens_addresses_is_told_by_the_protocols_own_error(
+    desk: Desk,
+) -> None:
     async def never(context: object, params: Any) -> ElicitResult:
         raise AssertionError("a server that keeps no session asks nothing back")
 
-    async with Client(desk_server(desk), mode="legacy", elicitation_callback=never) as client:
+    async with Client(
+        desk_server(desk), mode="legacy", elicitation_callback=never
+    ) as client:
         with pytest.raises(MCPError) as told:
             await client.call_tool("send_email", HELLO)
         (asked,) = UrlElicitationRequiredError.from_error(told.value.error).elicitations
@@ -142,7 +161,9 @@ class GetTask(Request[TaskParams, Literal["tasks/get"]]):
 
 
 async def ask(client: Client, task: str) -> TaskState:
-    return await client.session.send_request(GetTask(params=TaskParams(task_id=task)), TaskState)
+    return await client.session.send_request(
+        GetTask(params=TaskParams(task_id=task)), TaskState
+    )
 
 
 @requirement("chat:handle")
@@ -178,7 +199,9 @@ async def test_who_declares_nothing_is_refused_as_ever(desk: Desk) -> None:
 
 
 @requirement("chat:app")
-async def test_the_card_in_the_chat_is_a_resource_of_the_tools_that_may_wait(desk: Desk) -> None:
+async def test_the_card_in_the_chat_is_a_resource_of_the_tools_that_may_wait(
+    desk: Desk,
+) -> None:
     async with Client(desk_server(desk), mode="2026-07-28") as client:
         tools = {each.name: each.meta for each in (await client.list_tools()).tools}
         (card,) = (await client.read_resource(CARD)).contents
@@ -202,22 +225,32 @@ window.show = (html) => (frame.srcdoc = html);
 
 @needs_chromium
 @requirement("chat:app")
-async def test_the_card_shows_what_was_asked_and_asks_the_host_to_open_the_page_alone(desk: Desk) -> None:
+async def test_the_card_shows_what_was_asked_and_asks_the_host_to_open_the_page_alone(
+    desk: Desk,
+) -> None:
     hostile = HELLO | {"subject": "<img src=x onerror=alert(1)>"}
     async with Client(desk_server(desk), mode="2026-07-28") as client:
         (card,) = (await client.read_resource(CARD)).contents
-        refused = (await client.call_tool("send_email", hostile)).model_dump(mode="json", by_alias=True)
+        refused = (await client.call_tool("send_email", hostile)).model_dump(
+            mode="json", by_alias=True
+        )
     address = refused["_meta"]["deskhand/error"]["details"]["card"]
     async with chromium() as browser, quiet_page(browser, "http://127.0.0.1") as page:
         await page.set_content(HOST)
         await page.evaluate("html => window.show(html)", card.text)
-        await page.wait_for_function("window.heard.some(({ method }) => method === 'ui/notifications/initialized')")
-        await page.evaluate("given => window.tell(given)", _said("tool-input", arguments=hostile))
+        await page.wait_for_function(
+            "window.heard.some(({ method }) => method === 'ui/notifications/initialized')"
+        )
+        await page.evaluate(
+            "given => window.tell(given)", _said("tool-input", arguments=hostile)
+        )
         await page.evaluate("given => window.tell(given)", _said("tool-result", **refused))
         frame = page.frame_locator("iframe")
         await frame.get_by_text(hostile["subject"]).wait_for()
         await frame.get_by_role("button", name="Open it on your desk").click()
-        await page.wait_for_function("window.heard.some(({ method }) => method === 'ui/open-link')")
+        await page.wait_for_function(
+            "window.heard.some(({ method }) => method === 'ui/open-link')"
+        )
         heard = await page.evaluate("window.heard")
     methods = [each["method"] for each in heard]
     assert methods == ["ui/initialize", "ui/notifications/initialized", "ui/open-link"]

@@ -22,13 +22,17 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
         f"print([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
     )
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
 
     assert done.stderr == "[]\n"
 
 
 @requirement("docs:commands")
-def test_the_commands_of_agentmail_are_shown_to_whoever_has_only_deskhand(home: Home) -> None:
+def test_the_commands_of_agentmail_are_shown_to_whoever_has_only_deskhand(
+    home: Home,
+) -> None:
     done = home.command("agentmail", "--help")
 
     assert (done.returncode, "receive [--hook]" in done.stdout) == (0, True)
@@ -36,7 +40,9 @@ def test_the_commands_of_agentmail_are_shown_to_whoever_has_only_deskhand(home: 
 
 def test_notes_can_be_indexed_searched_and_listed_from_the_command_line(home: Home) -> None:
     (home.vault / "Projects").mkdir()
-    (home.vault / "Projects" / "alpha.md").write_text("---\nstatus: open\n---\nThe quick brown fox\n")
+    (home.vault / "Projects" / "alpha.md").write_text(
+        "---\nstatus: open\n---\nThe quick brown fox\n"
+    )
     (home.vault / "beta.md").write_text("nothing here\n")
 
     indexed = home.command("notes", "index")
@@ -51,7 +57,10 @@ def test_notes_can_be_indexed_searched_and_listed_from_the_command_line(home: Ho
 @requirement("cli:machine")
 def test_what_the_machine_refuses_is_said_without_a_traceback(home: Home) -> None:
     assert home.command("approvals").returncode == 0
-    kept, below_a_file = str(home.path / "none" / "desk.backup"), str(home.path / "desk.db" / "home")
+    kept, below_a_file = (
+        str(home.path / "none" / "desk.backup"),
+        str(home.path / "desk.db" / "home"),
+    )
 
     refused = [
         home.command("backup", kept, "--json"),
@@ -76,24 +85,46 @@ FORGED = "\n     9  2026-11-16T08:00:00.000Z  person  approve  everything  succe
 
 @requirement("cli:one-line")
 @pytest.mark.anyio
-@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\v", "\f", "\x1b[2K\r", "\u2028", "\u0085", "\x1c"])
-async def test_nobody_writes_a_second_line_into_what_the_terminal_shows(home: Home, desk: Desk, end: str) -> None:
+@pytest.mark.parametrize(
+    "end", ["\n", "\r", "\r\n", "\v", "\f", "\x1b[2K\r", "\u2028", "\u0085", "\x1c"]
+)
+async def test_nobody_writes_a_second_line_into_what_the_terminal_shows(
+    home: Home, desk: Desk, end: str
+) -> None:
     forged = FORGED.replace("\n", end)
     async with Client(desk_server(desk)) as client:
         await client.call_tool("read_note", {"path": f"a{forged}"})
-        await client.call_tool("write_note", {"path": f"Done/a{forged}.md", "content": "Hi."})
+        await client.call_tool(
+            "write_note", {"path": f"Done/a{forged}.md", "content": "Hi."}
+        )
         await client.call_tool("get_action", {"id": f"a{forged}"})
-        await client.call_tool("send_email", {"to": f"a{forged}@example.org", "subject": f"a{forged}", "body": "Hi."})
+        await client.call_tool(
+            "send_email",
+            {"to": f"a{forged}@example.org", "subject": f"a{forged}", "body": "Hi."},
+        )
 
     log = home.command("log")
-    errors = [home.command("show", f"a{forged}"), home.command("notes", "list", f"a{forged}")]
+    errors = [
+        home.command("show", f"a{forged}"),
+        home.command("notes", "list", f"a{forged}"),
+    ]
 
-    told = [str(json.loads(line)["seq"]) for line in home.command("log", "--json").stdout.splitlines()]
+    told = [
+        str(json.loads(line)["seq"])
+        for line in home.command("log", "--json").stdout.splitlines()
+    ]
     assert len(told) > 1
     assert [line.split()[0] for line in log.stdout.splitlines()] == told
     assert all(each.stderr.startswith("error: ") for each in errors)
-    assert not [line for each in errors for line in each.stderr.splitlines()[1:] if not line.startswith("  ")]
-    assert "approve" not in "".join(line[2:] for each in errors for line in each.stderr.splitlines()[1:])
+    assert not [
+        line
+        for each in errors
+        for line in each.stderr.splitlines()[1:]
+        if not line.startswith("  ")
+    ]
+    assert "approve" not in "".join(
+        line[2:] for each in errors for line in each.stderr.splitlines()[1:]
+    )
 
 
 @requirement("cli:one-line")

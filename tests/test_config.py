@@ -32,7 +32,9 @@ def problems(environment: dict[str, str]) -> dict[str, dict[str, str]]:
 
 @requirement("config:errors-name-the-key")
 @pytest.mark.parametrize(("variable", "value"), BAD_VALUES.items())
-def test_a_bad_value_is_refused_with_key_value_and_allowed_form(tmp_path: Path, variable: str, value: str) -> None:
+def test_a_bad_value_is_refused_with_key_value_and_allowed_form(
+    tmp_path: Path, variable: str, value: str
+) -> None:
     problem = problems({"DESKHAND_HOME": str(tmp_path), variable: value})[variable]
 
     option = next(option for option in OPTIONS.values() if option.variable == variable)
@@ -42,7 +44,9 @@ def test_a_bad_value_is_refused_with_key_value_and_allowed_form(tmp_path: Path, 
 
 @requirement("config:errors-name-the-key")
 def test_every_error_of_file_and_environment_is_told_at_once(tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text('vault = "x"\n[mail]\nkind = "pigeon"\n[agents]\nstore = "database"\n')
+    (tmp_path / "config.toml").write_text(
+        'vault = "x"\n[mail]\nkind = "pigeon"\n[agents]\nstore = "database"\n'
+    )
 
     found = problems({"DESKHAND_HOME": str(tmp_path), "DESKHAND_APROVALS": "sealed"})
 
@@ -51,14 +55,24 @@ def test_every_error_of_file_and_environment_is_told_at_once(tmp_path: Path) -> 
     assert found["mail.kind"]["received_value"] == "pigeon"
 
 
-def test_the_environment_wins_over_the_file_and_the_file_over_the_default(tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text('port = 4000\nlog_level = "debug"\n[agents]\nstore = "database"\n')
+def test_the_environment_wins_over_the_file_and_the_file_over_the_default(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "config.toml").write_text(
+        'port = 4000\nlog_level = "debug"\n[agents]\nstore = "database"\n'
+    )
 
     loaded = load({"DESKHAND_HOME": str(tmp_path), "MCP_SERVER_PORT": "5000"})
 
     assert (loaded.settings.port, loaded.sources["port"]) == (5000, "environment")
-    assert (loaded.settings.log_level, loaded.sources["log_level"]) == ("DEBUG", "config.toml")
-    assert (loaded.settings.agents_store, loaded.sources["agents_store"]) == ("database", "config.toml")
+    assert (loaded.settings.log_level, loaded.sources["log_level"]) == (
+        "DEBUG",
+        "config.toml",
+    )
+    assert (loaded.settings.agents_store, loaded.sources["agents_store"]) == (
+        "database",
+        "config.toml",
+    )
     assert (loaded.settings.max_sends, loaded.sources["max_sends"]) == (10, "default")
 
 
@@ -73,12 +87,21 @@ def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
 def test_config_show_tells_sources_and_masks_secrets(home: Home) -> None:
     url = "postgresql://desk:hunter2@db.example.org/desk?sslmode=require"
 
-    done = home.command("config", "show", "--json", DESKHAND_DATABASE_URL=url, DESKHAND_MODEL_API_KEY="sk-hunter2")
+    done = home.command(
+        "config",
+        "show",
+        "--json",
+        DESKHAND_DATABASE_URL=url,
+        DESKHAND_MODEL_API_KEY="sk-hunter2",
+    )
 
     shown = json.loads(done.stdout)
     assert shown["vault_path"] == {"value": str(home.vault), "source": "environment"}
     assert shown["max_sends"] == {"value": "10", "source": "default"}
-    assert shown["database_url"]["value"] == "postgresql://desk:********@db.example.org/desk?sslmode=require"
+    assert (
+        shown["database_url"]["value"]
+        == "postgresql://desk:********@db.example.org/desk?sslmode=require"
+    )
     assert shown["model.api_key"]["value"] == "********"
     assert "hunter2" not in done.stdout
 
@@ -94,9 +117,13 @@ def test_a_bad_configuration_ends_any_command_with_code_3_and_says_why(home: Hom
 
 
 @pytest.mark.parametrize("vault", [None, "/nowhere/at/all"])
-def test_a_missing_vault_is_said_before_anything_is_served(home: Home, vault: str | None) -> None:
+def test_a_missing_vault_is_said_before_anything_is_served(
+    home: Home, vault: str | None
+) -> None:
     variables = {"VAULT_PATH": vault} if vault else {}
-    environment = {name: value for name, value in home.environment.items() if name != "VAULT_PATH"} | variables
+    environment = {
+        name: value for name, value in home.environment.items() if name != "VAULT_PATH"
+    } | variables
 
     done = Home(home.vault, environment).command("mcp", "obsidian")
 
@@ -106,28 +133,58 @@ def test_a_missing_vault_is_said_before_anything_is_served(home: Home, vault: st
 
 
 def test_a_providers_own_key_serves_that_provider_and_nobody_else(tmp_path: Path) -> None:
-    base = {"DESKHAND_HOME": str(tmp_path), "DESKHAND_MODEL": "openai:some", "OPENAI_API_KEY": "sk-1"}
+    base = {
+        "DESKHAND_HOME": str(tmp_path),
+        "DESKHAND_MODEL": "openai:some",
+        "OPENAI_API_KEY": "sk-1",
+    }
     assert load(base).settings.model_api_key.get_secret_value() == "sk-1"
-    assert load(base | {"DESKHAND_MODEL_API_KEY": "sk-2"}).settings.model_api_key.get_secret_value() == "sk-2"
+    assert (
+        load(
+            base | {"DESKHAND_MODEL_API_KEY": "sk-2"}
+        ).settings.model_api_key.get_secret_value()
+        == "sk-2"
+    )
     assert load(base | {"DESKHAND_MODEL": "anthropic:some"}).settings.model_api_key is None
-    assert load(base | {"DESKHAND_MODEL_BASE_URL": "http://127.0.0.1:1"}).settings.model_api_key is None
-
-
-@pytest.mark.parametrize(("written", "meant"), [("seed", "any"), ("any", "any"), ("sealed", "sealed")])
-def test_the_old_word_for_any_approval_file_is_understood(tmp_path: Path, written: str, meant: str) -> None:
-    (tmp_path / "config.toml").write_text(f'approvals = "{written}"\n')
-
-    assert load({"DESKHAND_HOME": str(tmp_path)}).settings.approvals == meant
-    assert load({"DESKHAND_HOME": str(tmp_path), "DESKHAND_APPROVALS": written}).settings.approvals == meant
+    assert (
+        load(
+            base | {"DESKHAND_MODEL_BASE_URL": "http://127.0.0.1:1"}
+        ).settings.model_api_key
+        is None
+    )
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"), [(" TRUE ", True), ("on", True), ("1", True), ("No", False), ("0", False)]
+    ("written", "meant"), [("seed", "any"), ("any", "any"), ("sealed", "sealed")]
+)
+def test_the_old_word_for_any_approval_file_is_understood(
+    tmp_path: Path, written: str, meant: str
+) -> None:
+    (tmp_path / "config.toml").write_text(f'approvals = "{written}"\n')
+
+    assert load({"DESKHAND_HOME": str(tmp_path)}).settings.approvals == meant
+    assert (
+        load(
+            {"DESKHAND_HOME": str(tmp_path), "DESKHAND_APPROVALS": written}
+        ).settings.approvals
+        == meant
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [(" TRUE ", True), ("on", True), ("1", True), ("No", False), ("0", False)],
 )
 def test_a_switch_takes_the_usual_words(tmp_path: Path, written: str, meant: bool) -> None:
-    assert load({"DESKHAND_HOME": str(tmp_path), "DEV_MODE": written}).settings.dev_mode is meant
+    assert (
+        load({"DESKHAND_HOME": str(tmp_path), "DEV_MODE": written}).settings.dev_mode
+        is meant
+    )
 
 
 @requirement("config:sources")
 def test_of_several_urls_no_password_is_shown() -> None:
-    assert display(SecretStr("mailto://u:p@h ntfy://x:y@z/t")) == "mailto://u:********@h ntfy://x:********@z/t"
+    assert (
+        display(SecretStr("mailto://u:p@h ntfy://x:y@z/t"))
+        == "mailto://u:********@h ntfy://x:********@z/t"
+    )

@@ -39,7 +39,9 @@ async def test_the_reference_says_what_the_code_says_today() -> None:
 @requirement("docs:complete")
 def test_every_command_option_and_error_code_is_in_the_reference() -> None:
     found = listed()
-    wanted = [f"## deskhand {' '.join(words)}\n" for words, _ in write_reference.leaves(parser())]
+    wanted = [
+        f"## deskhand {' '.join(words)}\n" for words, _ in write_reference.leaves(parser())
+    ]
     wanted += [f"| `{option.key}` | `{option.variable}` |" for option in OPTIONS.values()]
     wanted += [f"`{code}`" for code in (*get_args(MCPErrorCode), *get_args(ErrorType))]
 
@@ -49,9 +51,15 @@ def test_every_command_option_and_error_code_is_in_the_reference() -> None:
 
 @pytest.mark.anyio
 @requirement("docs:complete")
-async def test_every_tool_of_every_server_and_its_arguments_are_in_the_reference(home: Home) -> None:
+async def test_every_tool_of_every_server_and_its_arguments_are_in_the_reference(
+    home: Home,
+) -> None:
     page = (FOLDER / "tools.md").read_text()
-    person = {"DESKHAND_ADDRESS": "me@example.org", "DESKHAND_USER": "me", "DESKHAND_AGENT": "me"}
+    person = {
+        "DESKHAND_ADDRESS": "me@example.org",
+        "DESKHAND_USER": "me",
+        "DESKHAND_AGENT": "me",
+    }
     desk = Desk(load(home.environment | person).settings)
     missing = []
     for name in sorted(SERVERS):
@@ -59,8 +67,14 @@ async def test_every_tool_of_every_server_and_its_arguments_are_in_the_reference
             for tool in (await client.list_tools()).tools:
                 _, _, after = page.partition(f"### {name}: `{tool.name}`\n")
                 section = after.partition("\n##")[0]
-                arguments = [each for each in tool.input_schema["properties"] if f"| `{each}` |" not in section]
-                missing += [(name, tool.name, arguments)] if arguments or not section else []
+                arguments = [
+                    each
+                    for each in tool.input_schema["properties"]
+                    if f"| `{each}` |" not in section
+                ]
+                missing += (
+                    [(name, tool.name, arguments)] if arguments or not section else []
+                )
     desk.close()
 
     assert missing == []
@@ -85,11 +99,16 @@ def links(page: Path) -> Iterator[str]:
 
 
 def headings(page: Path) -> set[str]:
-    return {write_reference.anchor(line) for line in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)}
+    return {
+        write_reference.anchor(line)
+        for line in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    }
 
 
 @requirement("docs:links")
-def test_every_link_between_documents_leads_to_a_file_and_a_heading_that_are_there() -> None:
+def test_every_link_between_documents_leads_to_a_file_and_a_heading_that_are_there() -> (
+    None
+):
     broken = []
     followed = 0
     for page in markdown():
@@ -110,7 +129,9 @@ def shown_commands(page: Path) -> Iterator[list[str]]:
     """The words after `deskhand` or `python3 run.py`, wherever a document shows them as code."""
     text = page.read_text()
     blocks = re.findall(r"^ *```sh\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
-    spans = re.findall(r"`([^`\n]+)`", re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL))
+    spans = re.findall(
+        r"`([^`\n]+)`", re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
+    )
     for line in [line for block in blocks for line in block.splitlines()] + spans:
         called = re.match(r"\s*(?:\w+=\S+ )*(?:python3 run\.py|deskhand) ([^#|]+)", line)
         if called:
@@ -122,7 +143,14 @@ def unknown(words: list[str]) -> str | None:
     command = parser()
     own, _, _ = " ".join(words).partition(" -- ")  # what follows is another program's
     for word in own.split():
-        group = next((each for each in command._actions if isinstance(each, argparse._SubParsersAction)), None)
+        group = next(
+            (
+                each
+                for each in command._actions
+                if isinstance(each, argparse._SubParsersAction)
+            ),
+            None,
+        )
         if word.startswith("-"):
             if word.partition("=")[0] not in command._option_string_actions:
                 return word
@@ -135,28 +163,53 @@ def unknown(words: list[str]) -> str | None:
 
 @requirement("docs:commands")
 def test_every_command_and_flag_that_a_document_shows_is_there() -> None:
-    own = re.findall(r"^python3 run\.py ([a-z]+)", (ROOT / "run.py").read_text(), re.MULTILINE)
-    found = [(page, words) for page in markdown() for words in shown_commands(page) if words[0] not in own]
+    own = re.findall(
+        r"^python3 run\.py ([a-z]+)", (ROOT / "run.py").read_text(), re.MULTILINE
+    )
+    found = [
+        (page, words)
+        for page in markdown()
+        for words in shown_commands(page)
+        if words[0] not in own
+    ]
 
     assert len(found) > 60
-    assert [f"{page.relative_to(ROOT)}: {' '.join(words)}" for page, words in found if unknown(words) is not None] == []
+    assert [
+        f"{page.relative_to(ROOT)}: {' '.join(words)}"
+        for page, words in found
+        if unknown(words) is not None
+    ] == []
 
 
 @requirement("docs:contract")
 def test_every_line_of_the_contract_names_promises_that_are_tested() -> None:
-    rows = re.findall(r"^\| (.*) \| ([^|]*) \|$", (ROOT / "docs" / "contract.md").read_text(), re.MULTILINE)
-    named = {text: re.findall(r"`([^`]+)`", last) for text, last in rows if last != "shown by"}
+    rows = re.findall(
+        r"^\| (.*) \| ([^|]*) \|$",
+        (ROOT / "docs" / "contract.md").read_text(),
+        re.MULTILINE,
+    )
+    named = {
+        text: re.findall(r"`([^`]+)`", last) for text, last in rows if last != "shown by"
+    }
 
     assert len(named) > 80
-    assert [text for text, promises in named.items() if not promises or set(promises) - set(REQUIREMENTS)] == []
+    assert [
+        text
+        for text, promises in named.items()
+        if not promises or set(promises) - set(REQUIREMENTS)
+    ] == []
 
 
 @requirement("docs:links")
 def test_every_file_and_folder_that_a_document_for_contributors_names_is_there() -> None:
-    text = "".join((ROOT / name).read_text() for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"))
+    text = "".join(
+        (ROOT / name).read_text() for name in ("ARCHITECTURE.md", "CONTRIBUTING.md")
+    )
     named = re.findall(r"`((?:src|tests|docs|bench|torture|packaging)/[^`\s]*)`", text)
     tree = text.partition("\nsrc/deskhand/\n")[2].partition("\n\n")[0]
-    named += [f"src/deskhand/{name}" for name in re.findall(r"^[├└]── (\S+)", tree, re.MULTILINE)]
+    named += [
+        f"src/deskhand/{name}" for name in re.findall(r"^[├└]── (\S+)", tree, re.MULTILINE)
+    ]
 
     assert len(named) > 30
     assert [path for path in named if not (ROOT / path).exists()] == []

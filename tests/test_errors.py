@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deskhand import errors
-from deskhand.errors import DeskError, FieldProblem, InvalidInput, error_response, mcp_error, printable
+from deskhand.errors import (
+    DeskError,
+    FieldProblem,
+    InvalidInput,
+    error_response,
+    mcp_error,
+    printable,
+)
 from tests.requirements import requirement
 
 
@@ -21,7 +28,9 @@ def every_error() -> list[type[DeskError]]:
 
 @requirement("errors:two-forms")
 @pytest.mark.parametrize("kind", every_error())
-def test_every_error_has_a_code_of_each_seed_and_an_exit_code(kind: type[DeskError]) -> None:
+def test_every_error_has_a_code_of_each_seed_and_an_exit_code(
+    kind: type[DeskError],
+) -> None:
     assert kind.code in get_args(errors.MCPErrorCode)
     assert kind.error_type in get_args(errors.ErrorType)
     assert 1 <= kind.exit_code <= 8
@@ -31,7 +40,14 @@ def test_every_error_has_a_code_of_each_seed_and_an_exit_code(kind: type[DeskErr
 def test_the_two_wire_forms_of_a_validation_error() -> None:
     error = InvalidInput(
         "Task creation failed due to invalid input",
-        fields=[FieldProblem("title", "Title cannot be empty", "", "Provide a task title (1-200 characters)")],
+        fields=[
+            FieldProblem(
+                "title",
+                "Title cannot be empty",
+                "",
+                "Provide a task title (1-200 characters)",
+            )
+        ],
     )
     field = {
         "field": "title",
@@ -67,7 +83,11 @@ def test_the_docstring_draws_the_whole_tree() -> None:
     assert [name for name in tree if name not in errors.__doc__] == []
 
 
-@given(st.text(st.characters(codec=None, categories=["L", "Cs", "Cc"])) | st.integers() | st.binary())
+@given(
+    st.text(st.characters(codec=None, categories=["L", "Cs", "Cc"]))
+    | st.integers()
+    | st.binary()
+)
 def test_whatever_came_can_be_shown(value: object) -> None:
     assert json.dumps(printable(value)).encode()
     printable(value).encode()

@@ -36,7 +36,9 @@ pytestmark = pytest.mark.anyio
 
 
 def entry(number: int) -> audit.Entry:
-    return audit.Entry.of(datetime(2026, 11, 1, 9, tzinfo=UTC), "obsidian_mcp", "write_note", f"{number}.md")
+    return audit.Entry.of(
+        datetime(2026, 11, 1, 9, tzinfo=UTC), "obsidian_mcp", "write_note", f"{number}.md"
+    )
 
 
 def fill(home: Home, lines: int = 200) -> Path:
@@ -73,7 +75,9 @@ async def test_with_a_damaged_database_nothing_happens_that_could_not_be_recorde
     damage(fill(home))
     desk = Desk(load(home.environment).settings)
     async with Client(obsidian_server(desk)) as client:
-        answer = await client.call_tool("write_note", {"path": "a.md", "frontmatter": {}, "body": "Hi."})
+        answer = await client.call_tool(
+            "write_note", {"path": "a.md", "frontmatter": {}, "body": "Hi."}
+        )
     findings = {each.name: each.state for each in await doctor.checkup(desk)}
 
     written = (home.vault / "a.md").exists()
@@ -91,7 +95,10 @@ def test_no_command_shows_a_traceback_whatever_the_database_is(home: Home) -> No
         newer.commit()
     said = [home.command("log")]
     overwrite(file)
-    said += [home.command(*each) for each in (["log"], ["approvals", "--json"], ["token", "list"])]
+    said += [
+        home.command(*each)
+        for each in (["log"], ["approvals", "--json"], ["token", "list"])
+    ]
 
     assert [each.returncode for each in said] == [3, 7, 7, 7]
     assert "knows" in said[0].stderr
@@ -111,7 +118,9 @@ def no_larger_files(most: int) -> Iterator[None]:
 
 
 @requirement("faults:record")
-async def test_while_an_entry_is_owed_to_the_record_nothing_more_is_written(home: Home, desk: Desk) -> None:
+async def test_while_an_entry_is_owed_to_the_record_nothing_more_is_written(
+    home: Home, desk: Desk
+) -> None:
     for number in range(40):
         desk.store.write_sync(audit.append, entry(number))
 
@@ -140,7 +149,12 @@ def test_a_record_that_lost_its_end_is_found(home: Home) -> None:
         f"store = open_store('sqlite:///{database}');"
         "[store.write_sync(audit.append, entry(number)) for number in range(40)]; os._exit(0)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, env=home.environment, cwd=Path(__file__).parents[1])
+    subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        env=home.environment,
+        cwd=Path(__file__).parents[1],
+    )
     with Path(f"{database}-wal").open("r+b") as wal:
         wal.seek(Path(f"{database}-wal").stat().st_size * 2 // 3)
         wal.write(b"\xff")
@@ -154,18 +168,24 @@ def test_a_record_that_lost_its_end_is_found(home: Home) -> None:
 
 
 @requirement("faults:record")
-def test_what_the_vault_knows_of_the_record_counts_until_the_desk_is_restored(home: Home, tmp_path: Path) -> None:
+def test_what_the_vault_knows_of_the_record_counts_until_the_desk_is_restored(
+    home: Home, tmp_path: Path
+) -> None:
     fill(home, 3)
     (home.vault / "Logs").mkdir()
     kept = tmp_path / "kept.tar"
     assert home.command("backup", str(kept)).returncode == 0
-    note = '{"lines": 9, "hash": "of a line that is gone", "at": "2026-11-01T10:00:00.000Z"}'
+    note = (
+        '{"lines": 9, "hash": "of a line that is gone", "at": "2026-11-01T10:00:00.000Z"}'
+    )
     (home.vault / "Logs" / "record.json").write_text(note)
     lost = home.command("log", "--verify")
     restored = home.command("restore", str(kept))
     whole = home.command("log", "--verify")
 
-    assert (lost.returncode, restored.returncode, whole.returncode) == (1, 0, 0), whole.stdout
+    assert (lost.returncode, restored.returncode, whole.returncode) == (1, 0, 0), (
+        whole.stdout
+    )
     assert "the record had 9 lines, as is noted in the vault" in lost.stdout
 
 
@@ -187,7 +207,9 @@ def test_a_line_of_the_vaults_log_is_whole_or_not_there(home: Home) -> None:
 
 
 @requirement("faults:log")
-def test_the_desks_log_turns_over_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_desks_log_turns_over_while_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(log, "LARGEST", 2000)
     code = (
         "import logging, pathlib; from deskhand import log; log.LARGEST = 2000;"
@@ -198,11 +220,16 @@ def test_the_desks_log_turns_over_while_it_is_written(tmp_path: Path, monkeypatc
 
     files = sorted(tmp_path.iterdir())
     assert [file.name for file in files] == ["desk.log", "desk.log.1"]
-    assert all(file.stat().st_size <= 2000 and file.stat().st_mode & 0o777 == 0o600 for file in files)
+    assert all(
+        file.stat().st_size <= 2000 and file.stat().st_mode & 0o777 == 0o600
+        for file in files
+    )
 
 
 @requirement("faults:locks")
-def test_who_waits_for_the_database_hears_which_process_writes(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_for_the_database_hears_which_process_writes(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = fill(home, 1)
     monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.2)
     store = open_store(f"sqlite:///{file}")
@@ -230,7 +257,9 @@ def test_who_waits_for_a_mailbox_of_agents_hears_which_process_has_it(
     room.append(AgentMessage("00000001", "a", "b", "Hello", "2026-11-15T06:15:07Z"))
     box = tmp_path / ".agentmail" / "mailboxes" / "b.jsonl"
     code = f"import fcntl, os; fcntl.flock(os.open({str(box)!r}, 0), 2); print('held', flush=True); input()"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         with pytest.raises(Unavailable) as caught:
@@ -255,7 +284,9 @@ async def test_who_waits_for_a_lock_hears_in_time_which_process_has_it(
         holder.send_signal(signal.SIGSTOP)
         try:
             async with Client(obsidian_server(desk)) as client:
-                answer = await client.call_tool("write_note", {"path": "a.md", "frontmatter": {}, "body": "Hi."})
+                answer = await client.call_tool(
+                    "write_note", {"path": "a.md", "frontmatter": {}, "body": "Hi."}
+                )
         finally:
             holder.kill()
 
@@ -265,7 +296,9 @@ async def test_who_waits_for_a_lock_hears_in_time_which_process_has_it(
 
 @requirement("faults:keys")
 @pytest.mark.parametrize("content", ["", "\n", "short"])
-async def test_an_empty_or_short_key_is_refused_and_found(home: Home, desk: Desk, content: str) -> None:
+async def test_an_empty_or_short_key_is_refused_and_found(
+    home: Home, desk: Desk, content: str
+) -> None:
     home.path.mkdir()
     for name in ("seal.key", "token"):
         (home.path / name).write_text(content)
@@ -277,8 +310,12 @@ async def test_an_empty_or_short_key_is_refused_and_found(home: Home, desk: Desk
 
 
 @requirement("faults:keys")
-async def test_machines_with_one_database_and_two_keys_are_told_so(home: Home, tmp_path: Path) -> None:
-    shared = home.environment | {"DESKHAND_DATABASE_URL": f"sqlite:///{tmp_path / 'shared.db'}"}
+async def test_machines_with_one_database_and_two_keys_are_told_so(
+    home: Home, tmp_path: Path
+) -> None:
+    shared = home.environment | {
+        "DESKHAND_DATABASE_URL": f"sqlite:///{tmp_path / 'shared.db'}"
+    }
     first = Desk(load(shared).settings)
     second = Desk(load(shared | {"DESKHAND_HOME": str(tmp_path / "second")}).settings)
     assert first.door is not None
@@ -298,7 +335,9 @@ async def test_machines_with_one_database_and_two_keys_are_told_so(home: Home, t
 
 
 @requirement("faults:clock")
-def test_sends_of_a_clock_that_was_ahead_hold_nobody_up_for_longer_than_the_window() -> None:
+def test_sends_of_a_clock_that_was_ahead_hold_nobody_up_for_longer_than_the_window() -> (
+    None
+):
     now = datetime(2026, 11, 1, 9, tzinfo=UTC)
     limits = Limits(most=2, window=timedelta(hours=1))
 
@@ -309,11 +348,18 @@ def test_sends_of_a_clock_that_was_ahead_hold_nobody_up_for_longer_than_the_wind
 
 
 @requirement("faults:clock")
-async def test_a_yes_that_rests_under_a_wrong_clock_acts_when_the_clock_is_right(home: Home) -> None:
-    own = home.environment | {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_HOLD_SECONDS": "5"}
+async def test_a_yes_that_rests_under_a_wrong_clock_acts_when_the_clock_is_right(
+    home: Home,
+) -> None:
+    own = home.environment | {
+        "DESKHAND_ADDRESS": "me@example.com",
+        "DESKHAND_HOLD_SECONDS": "5",
+    }
     now = datetime(2026, 11, 1, 9, tzinfo=UTC)
     ahead = Desk(load(own).settings, lambda: now + timedelta(days=2))
-    await ahead.gate.propose(SendEmail(to="ann@example.org", subject="Hello", body="Hi.\n"), "email_mcp")
+    await ahead.gate.propose(
+        SendEmail(to="ann@example.org", subject="Hello", body="Hi.\n"), "email_mcp"
+    )
     (card,), _ = await ahead.waiting.cards()
     await ahead.answers.approve(card.id, card.digest, "person")
     ahead.close()
@@ -331,7 +377,9 @@ async def test_a_yes_that_rests_under_a_wrong_clock_acts_when_the_clock_is_right
 
 
 @requirement("faults:leftovers")
-async def test_a_second_name_that_a_power_cut_left_of_a_note_keeps_nobody_from_it(home: Home, desk: Desk) -> None:
+async def test_a_second_name_that_a_power_cut_left_of_a_note_keeps_nobody_from_it(
+    home: Home, desk: Desk
+) -> None:
     note = home.vault / "a.md"
     note.write_text("Hi.\n")
     twin = home.vault / f".deskhand-{blake2b(b'a.md', digest_size=8).hexdigest()}.tmp"
@@ -345,10 +393,19 @@ async def test_a_second_name_that_a_power_cut_left_of_a_note_keeps_nobody_from_i
 
 
 @requirement("faults:leftovers")
-def test_what_killed_processes_left_is_swept_and_nothing_else(home: Home, desk: Desk) -> None:
+def test_what_killed_processes_left_is_swept_and_nothing_else(
+    home: Home, desk: Desk
+) -> None:
     home.path.mkdir()
-    old = [home.path / ".token.0123456789abcdef", home.vault / ".deskhand-0123456789abcdef.tmp"]
-    kept = [home.path / "mine.0123456789abcdef", home.vault / ".mine.tmp", home.vault / "a.md"]
+    old = [
+        home.path / ".token.0123456789abcdef",
+        home.vault / ".deskhand-0123456789abcdef.tmp",
+    ]
+    kept = [
+        home.path / "mine.0123456789abcdef",
+        home.vault / ".mine.tmp",
+        home.vault / "a.md",
+    ]
     for path in (*old, *kept):
         path.write_text("x")
         os.utime(path, (1, 1))
@@ -369,11 +426,31 @@ def test_a_backup_and_a_restore_are_on_the_disk_before_they_are_called_done(
     fill(home, 3)
     kept = tmp_path / "kept.tar"
     calls = []
-    for arguments in (["backup", str(kept)], ["restore", str(kept), "--to", str(tmp_path / "back")]):
-        traced = [strace, "-f", "-y", "-o", str(tmp_path / "trace"), "-e", "trace=fsync,link,linkat,rename,write"]
+    for arguments in (
+        ["backup", str(kept)],
+        ["restore", str(kept), "--to", str(tmp_path / "back")],
+    ):
+        traced = [
+            strace,
+            "-f",
+            "-y",
+            "-o",
+            str(tmp_path / "trace"),
+            "-e",
+            "trace=fsync,link,linkat,rename,write",
+        ]
         command = [*traced, sys.executable, "-m", "deskhand", *arguments]
-        assert subprocess.run(command, env=home.environment, check=False, capture_output=True).returncode == 0
+        assert (
+            subprocess.run(
+                command, env=home.environment, check=False, capture_output=True
+            ).returncode
+            == 0
+        )
         calls.append((tmp_path / "trace").read_text())
 
-    for text, named in zip(calls, (r"link(?:at)?\([^\n]*kept\.tar", r"rename\([^\n]*/back\""), strict=True):
-        assert re.search(rf"{named}.*fsync\(\d+<{re.escape(str(tmp_path))}>.*write\(1<", text, re.DOTALL)
+    for text, named in zip(
+        calls, (r"link(?:at)?\([^\n]*kept\.tar", r"rename\([^\n]*/back\""), strict=True
+    ):
+        assert re.search(
+            rf"{named}.*fsync\(\d+<{re.escape(str(tmp_path))}>.*write\(1<", text, re.DOTALL
+        )

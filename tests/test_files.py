@@ -11,8 +11,12 @@ import pytest
 from deskhand.files import create_once, write_atomically
 
 
-@pytest.mark.parametrize(("mode", "expected"), [(0o600, 0o600), (0o664, 0o664), (None, 0o640)])
-def test_a_file_has_its_mode_and_nothing_stays_beside_it(tmp_path: Path, mode: int | None, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("mode", "expected"), [(0o600, 0o600), (0o664, 0o664), (None, 0o640)]
+)
+def test_a_file_has_its_mode_and_nothing_stays_beside_it(
+    tmp_path: Path, mode: int | None, expected: int
+) -> None:
     before = os.umask(0o027)
     try:
         write_atomically(tmp_path / "a", b"old", mode)
@@ -25,7 +29,9 @@ def test_a_file_has_its_mode_and_nothing_stays_beside_it(tmp_path: Path, mode: i
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
+    tmp_path: Path,
+) -> None:
     write_atomically(tmp_path / "a", b"old")
     work = (
         "import resource, signal, sys; from pathlib import Path; from deskhand.files import write_atomically\n"
@@ -33,7 +39,9 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path: 
         "write_atomically(Path(sys.argv[1]), b'x' * 1000)"
     )
 
-    failed = subprocess.run([sys.executable, "-c", work, str(tmp_path / "a")], capture_output=True, check=False)
+    failed = subprocess.run(
+        [sys.executable, "-c", work, str(tmp_path / "a")], capture_output=True, check=False
+    )
 
     assert failed.returncode == 1
     assert (tmp_path / "a").read_bytes() == b"old"

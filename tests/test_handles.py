@@ -42,7 +42,10 @@ class Wire:
             "MCP-Protocol-Version": self.revision,
         }
         if self.revision == NEW:
-            headers |= {"Mcp-Method": method, "Mcp-Name": params.get("taskId") or params.get("name", "")}
+            headers |= {
+                "Mcp-Method": method,
+                "Mcp-Name": params.get("taskId") or params.get("name", ""),
+            }
             params |= {"_meta": META}
         body = {"jsonrpc": "2.0", "id": next(NUMBERS), "method": method, "params": params}
         heard = await self.place.chat.http.post("/mcp", json=body, headers=headers)
@@ -57,7 +60,9 @@ class Wire:
     async def sends(self, letter: dict[str, Any] = HELLO, **more: Any) -> Any:
         """The task that a call is answered with."""
         given: dict[str, Any] = {"task": {}} if self.revision == FIRST else {}
-        made = await self.asks("tools/call", name="send_email", arguments=letter, **given | more)
+        made = await self.asks(
+            "tools/call", name="send_email", arguments=letter, **given | more
+        )
         return made.get("task", made)
 
     async def refused(self, method: str, **params: Any) -> int:
@@ -71,16 +76,31 @@ async def settle(place: Place, task: str) -> None:
 
 
 @requirement("chat:first-era")
-async def test_a_client_of_the_first_era_is_told_that_calls_may_be_tasks(home: Home) -> None:
+async def test_a_client_of_the_first_era_is_told_that_calls_may_be_tasks(
+    home: Home,
+) -> None:
     async with opened(home.environment) as place:
         for revision, said in ((FIRST, True), ("2025-06-18", False)):
-            hello = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+            hello = {
+                "protocolVersion": revision,
+                "capabilities": {},
+                "clientInfo": {"name": "c", "version": "1"},
+            }
             promised = await Wire(place, revision).asks("initialize", **hello)
             assert ("tasks" in promised["capabilities"]) == said
             listed = (await Wire(place, revision).asks("tools/list"))["tools"]
-            takes = {each["name"] for each in listed if each.get("execution") == {"taskSupport": "optional"}}
+            takes = {
+                each["name"]
+                for each in listed
+                if each.get("execution") == {"taskSupport": "optional"}
+            }
             assert ("send_email" in takes, "search_email" in takes) == (said, False)
-        assert await Wire(place).refused("tools/call", name="search_email", arguments={"query": "x"}, task={}) == -32601
+        assert (
+            await Wire(place).refused(
+                "tools/call", name="search_email", arguments={"query": "x"}, task={}
+            )
+            == -32601
+        )
 
 
 @requirement("chat:first-era")
@@ -96,17 +116,23 @@ async def test_a_yes_completes_the_task_and_its_result_is_the_calls(home: Home) 
         await settle(place, made["taskId"])
     async with opened(home.environment) as place:  # the desk was started anew
         wire = Wire(place)
-        assert (await wire.asks("tasks/get", taskId=made["taskId"]))["status"] == "completed"
+        assert (await wire.asks("tasks/get", taskId=made["taskId"]))[
+            "status"
+        ] == "completed"
         result = await wire.asks("tasks/result", taskId=made["taskId"])
         (listed,) = (await wire.asks("tasks/list"))["tasks"]
         assert await wire.refused("tasks/cancel", taskId=made["taskId"]) == -32602
     assert "sent successfully" in result["content"][0]["text"]
-    assert result["_meta"]["io.modelcontextprotocol/related-task"] == {"taskId": made["taskId"]}
+    assert result["_meta"]["io.modelcontextprotocol/related-task"] == {
+        "taskId": made["taskId"]
+    }
     assert (listed["taskId"], listed["status"]) == (made["taskId"], "completed")
 
 
 @requirement("chat:first-era")
-async def test_who_asks_for_the_result_waits_until_the_person_has_answered(home: Home) -> None:
+async def test_who_asks_for_the_result_waits_until_the_person_has_answered(
+    home: Home,
+) -> None:
     async with opened(home.environment) as place, anyio.create_task_group() as group:
         wire = Wire(place)
         task = (await wire.sends())["taskId"]
@@ -146,7 +172,9 @@ async def end(place: Place, task: str, how: str) -> None:
         case "expired":
             place.clock.now += timedelta(days=8)
         case "unknown":
-            await place.desk.store.write(lambda tx: ledger.change(tx, request, "unknown", token="begun"))
+            await place.desk.store.write(
+                lambda tx: ledger.change(tx, request, "unknown", token="begun")
+            )
 
 
 @requirement("chat:first-era")
@@ -168,7 +196,10 @@ async def test_each_other_end_is_a_failed_task_and_stays_one(home: Home) -> None
             assert (got["status"], got["statusMessage"]) == ("failed", said)
             assert (result["isError"], said in result["content"][0]["text"]) == (True, True)
             assert (ended["status"], ended["result"]["isError"]) == ("completed", True)
-            if how in ("rejected", "unknown"):  # the person may say yes after all; what was said stays
+            if how in (
+                "rejected",
+                "unknown",
+            ):  # the person may say yes after all; what was said stays
                 request = await place.desk.waiting.find(task)
                 await place.desk.answers.approve_now(task, request.digest, "person")
                 assert (await first.asks("tasks/get", taskId=task)) == got
@@ -186,11 +217,15 @@ async def test_what_is_done_at_once_is_a_task_that_has_ended(home: Home) -> None
         place.clock.now += timedelta(days=2)
         later = await wire.sends()
         assert await wire.refused("tasks/get", taskId=done["taskId"]) == -32602
-        assert (await wire.asks("tasks/get", taskId=later["taskId"]))["status"] == "completed"
+        assert (await wire.asks("tasks/get", taskId=later["taskId"]))[
+            "status"
+        ] == "completed"
 
 
 @requirement("chat:first-era")
-async def test_whoever_cancels_waits_no_more_and_the_person_is_still_asked(home: Home) -> None:
+async def test_whoever_cancels_waits_no_more_and_the_person_is_still_asked(
+    home: Home,
+) -> None:
     async with opened(home.environment) as place:
         first = Wire(place)
         task = (await first.sends())["taskId"]
@@ -208,8 +243,14 @@ async def test_whoever_cancels_waits_no_more_and_the_person_is_still_asked(home:
 async def test_a_handle_is_for_whoever_got_it(home: Home) -> None:
     async with opened(home.environment) as place:
         names = {}
-        for name, scope in (("ours", "mail:write"), ("theirs", "mail:write"), ("notes", "notes:write")):
-            names[name] = await place.desk.store.write(tokens.create, name, place.clock.now, scopes=[scope])
+        for name, scope in (
+            ("ours", "mail:write"),
+            ("theirs", "mail:write"),
+            ("notes", "notes:write"),
+        ):
+            names[name] = await place.desk.store.write(
+                tokens.create, name, place.clock.now, scopes=[scope]
+            )
         ours = Wire(place, token=names["ours"])
         task = (await ours.sends())["taskId"]
         for era in (FIRST, NEW):
@@ -222,13 +263,17 @@ async def test_a_handle_is_for_whoever_got_it(home: Home) -> None:
         assert (await theirs.asks("tasks/list"))["tasks"] == []
         assert await notes.refused("tasks/list") == -32601
         assert await theirs.refused("tasks/result", taskId=task) == -32602
-        assert (await theirs.sends())["status"] == "working"  # it asks for the same, and has a handle of its own
+        assert (await theirs.sends())[
+            "status"
+        ] == "working"  # it asks for the same, and has a handle of its own
         assert len((await theirs.asks("tasks/list"))["tasks"]) == 1
         assert (await ours.asks("tasks/get", taskId=task))["status"] == "working"
 
 
 @requirement("chat:first-era")
-async def test_many_tasks_are_listed_in_pages(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_tasks_are_listed_in_pages(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(handles, "PAGE", 2)
     async with opened(home.environment | {"DEV_MODE": "true"}) as place:
         wire = Wire(place)

@@ -17,8 +17,36 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "deskhand"
 
 PARTICIPLES = {
-    *("found", "said", "told", "sent", "made", "kept", "shown", "begun", "known", "taken", "seen", "left", "held"),
-    *("lost", "put", "written", "spoken", "done", "given", "gone", "heard", "lent", "driven", "rung", "built", "bound"),
+    *(
+        "found",
+        "said",
+        "told",
+        "sent",
+        "made",
+        "kept",
+        "shown",
+        "begun",
+        "known",
+        "taken",
+        "seen",
+        "left",
+        "held",
+    ),
+    *(
+        "lost",
+        "put",
+        "written",
+        "spoken",
+        "done",
+        "given",
+        "gone",
+        "heard",
+        "lent",
+        "driven",
+        "rung",
+        "built",
+        "bound",
+    ),
 }
 NO_PARTICIPLES = {"need", "speed", "feed", "seed", "embed", "heed"}
 
@@ -32,7 +60,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def tracked() -> list[Path]:
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     if listed.returncode:
         pytest.skip("not a git checkout")
     return [ROOT / name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
@@ -50,16 +80,26 @@ def test_every_dependency_has_its_reason_in_a_decision() -> None:
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    groups = [*project["project"]["optional-dependencies"].values(), *project["dependency-groups"].values()]
+    groups = [
+        *project["project"]["optional-dependencies"].values(),
+        *project["dependency-groups"].values(),
+    ]
     named = sum(groups, project["project"]["dependencies"])
     names = [re.split(r"[\[<>=]", name)[0] for name in named]
-    decisions = "\n".join(path.read_text() for path in (ROOT / "docs" / "decisions").glob("*.md")).lower()
+    decisions = "\n".join(
+        path.read_text() for path in (ROOT / "docs" / "decisions").glob("*.md")
+    ).lower()
 
     assert [name for name in names if name.lower() not in decisions] == []
 
 
 def test_no_committed_file_names_a_registry_or_a_folder_of_some_machine() -> None:
-    hosts = ["pypi" + ".org", "python" + "hosted.org", "registry.npm" + "js.org", "deb.debian" + ".org"]
+    hosts = [
+        "pypi" + ".org",
+        "python" + "hosted.org",
+        "registry.npm" + "js.org",
+        "deb.debian" + ".org",
+    ]
     homes = re.compile("/" + r"(root|home/\w+|Users/\w+|work)/")
 
     found = [
@@ -76,23 +116,40 @@ def test_every_lock_is_hashed_and_the_desk_has_its_own() -> None:
     packages = {}
     for file in (ROOT / "locks").glob("*.lock"):
         blocks = re.split(r"\n(?=\S)", file.read_text().strip())
-        assert [block.splitlines()[0] for block in blocks if "--hash=sha256:" not in block] == []
+        assert [
+            block.splitlines()[0] for block in blocks if "--hash=sha256:" not in block
+        ] == []
         packages[file.stem] = {re.match(r"[a-z0-9-]+(?===)", block)[0] for block in blocks}
 
-    assert sorted(packages) == ["desk", "dev", "documents", "installer", "notify", "postgresql"]
+    assert sorted(packages) == [
+        "desk",
+        "dev",
+        "documents",
+        "installer",
+        "notify",
+        "postgresql",
+    ]
     assert len(packages["desk"] | packages["dev"]) > 80
     assert not packages["desk"] & {"psycopg", "greenlet", "apprise", "pytest", "mypy", "uv"}
 
 
 def test_the_module_runs_as_the_command_does() -> None:
-    done = subprocess.run([sys.executable, "-m", "deskhand", "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "deskhand", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
 
     assert re.fullmatch(r"deskhand \d+\.\d+\.\d+\n", done.stdout)
 
 
 @cache
 def nodes() -> list[tuple[str, ast.AST]]:
-    trees = {str(file.relative_to(SOURCE)): ast.parse(file.read_text()) for file in sorted(SOURCE.rglob("*.py"))}
+    trees = {
+        str(file.relative_to(SOURCE)): ast.parse(file.read_text())
+        for file in sorted(SOURCE.rglob("*.py"))
+    }
     return [(file, node) for file, tree in trees.items() for node in ast.walk(tree)]
 
 
@@ -109,10 +166,18 @@ def test_decisions_are_numbered_one_after_the_other() -> None:
 
 def test_every_program_of_bench_and_torture_still_loads() -> None:
     """They run too seldom for anybody to notice that a name they use is gone."""
-    files = [file.relative_to(ROOT) for folder in ("bench", "torture") for file in (ROOT / folder).glob("*.py")]
+    files = [
+        file.relative_to(ROOT)
+        for folder in ("bench", "torture")
+        for file in (ROOT / folder).glob("*.py")
+    ]
     names = ", ".join(".".join(file.with_suffix("").parts) for file in sorted(files))
     done = subprocess.run(
-        [sys.executable, "-c", f"import {names}"], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-c", f"import {names}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert done.returncode == 0, done.stderr
@@ -120,22 +185,30 @@ def test_every_program_of_bench_and_torture_still_loads() -> None:
 
 def is_participle(name: str) -> bool:
     word = name.strip("_")
-    return word in PARTICIPLES or ("_" not in word and word.endswith("ed") and word not in NO_PARTICIPLES)
+    return word in PARTICIPLES or (
+        "_" not in word and word.endswith("ed") and word not in NO_PARTICIPLES
+    )
 
 
 def has_effects(function: Function) -> bool:
     """A function that waits, or works in a transaction, does something."""
     arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-    return isinstance(function, ast.AsyncFunctionDef) or "tx" in {each.arg for each in arguments}
+    return isinstance(function, ast.AsyncFunctionDef) or "tx" in {
+        each.arg for each in arguments
+    }
 
 
 def test_a_function_that_does_something_is_not_named_as_a_value() -> None:
     every = list(functions())
     named = [(file, each) for file, each in every if is_participle(each.name)]
-    wrong = [f"{file}:{each.lineno} {each.name}" for file, each in named if has_effects(each)]
+    wrong = [
+        f"{file}:{each.lineno} {each.name}" for file, each in named if has_effects(each)
+    ]
 
     assert len(wrong) <= EFFECTS_NAMED_AS_VALUES, wrong
-    assert 100 * len(named) / len(every) <= PARTICIPLES_IN_100_FUNCTIONS, [each.name for _, each in named]
+    assert 100 * len(named) / len(every) <= PARTICIPLES_IN_100_FUNCTIONS, [
+        each.name for _, each in named
+    ]
 
 
 def test_one_class_name_means_one_thing() -> None:

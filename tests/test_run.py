@@ -31,7 +31,11 @@ def run() -> ModuleType:
         ("", {}, []),
         ('database_url = "sqlite:////tmp/desk.db"\n', {}, []),
         ('database_url = "postgresql://db/desk"\n', {}, ["postgresql"]),
-        ('database_url = "postgresql://db/desk"\n', {"DESKHAND_DATABASE_URL": "sqlite:////tmp/desk.db"}, []),
+        (
+            'database_url = "postgresql://db/desk"\n',
+            {"DESKHAND_DATABASE_URL": "sqlite:////tmp/desk.db"},
+            [],
+        ),
         ("", {"DESKHAND_DATABASE_URL": "postgres://db/desk"}, ["postgresql"]),
         ('[inbox]\nnotify = "ntfy://topic"\n', {}, ["notify"]),
         ("", {"DESKHAND_NOTIFY": "ntfy://topic"}, ["notify"]),
@@ -55,7 +59,9 @@ def test_a_clone_installs_the_extras_that_the_desks_options_ask_for(
     assert list(run.extras()) == expected
 
 
-def test_a_false_package_index_runs_nothing(run: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_false_package_index_runs_nothing(
+    run: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     version = re.search(r"^uv==(\S+)", run.locked("installer").read_text(), re.MULTILINE)
     assert version is not None
     wheel = tmp_path / "uv" / f"uv-{version[1]}-py3-none-any.whl"
@@ -63,14 +69,18 @@ def test_a_false_package_index_runs_nothing(run: ModuleType, tmp_path: Path, mon
     with zipfile.ZipFile(wheel, "w") as made:
         made.writestr("uv/__init__.py", "")
         made.writestr(
-            f"uv-{version[1]}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: uv\nVersion: {version[1]}\n"
+            f"uv-{version[1]}.dist-info/METADATA",
+            f"Metadata-Version: 2.1\nName: uv\nVersion: {version[1]}\n",
         )
         made.writestr(
-            f"uv-{version[1]}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            f"uv-{version[1]}.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         )
         made.writestr(f"uv-{version[1]}.dist-info/RECORD", "")
     (wheel.parent / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>')
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=tmp_path))
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=tmp_path)
+    )
     with server, ThreadPoolExecutor() as serving:
         serving.submit(server.serve_forever)
         monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/")
@@ -87,7 +97,9 @@ def test_the_tests_put_their_files_into_memory_where_there_is_room(
     monkeypatch.delenv("TMPDIR", raising=False)
     monkeypatch.setattr(run, "ROOM_IN_MEMORY", 1)
     with run.folder_in_memory() as environment:
-        assert not environment or Path(environment["TMPDIR"]).stat().st_mode & 0o777 == 0o755
+        assert (
+            not environment or Path(environment["TMPDIR"]).stat().st_mode & 0o777 == 0o755
+        )
     monkeypatch.setattr(run, "ROOM_IN_MEMORY", 2**60)
     with run.folder_in_memory() as environment:
         assert environment == {}

@@ -11,7 +11,9 @@ from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 import deskhand
 
 PACKAGE = Path(deskhand.__file__).parent
-PRIVATE = re.compile(r"\b_(?:tool_manager|lowlevel_server|handle_\w+)\b|\bfn_metadata\b|func_metadata")
+PRIVATE = re.compile(
+    r"\b_(?:tool_manager|lowlevel_server|handle_\w+)\b|\bfn_metadata\b|func_metadata"
+)
 
 
 def parameters(function: object) -> list[str]:
@@ -28,11 +30,18 @@ def test_the_sdk_still_has_each_name_that_it_keeps_to_itself() -> None:
     assert parameters(FuncMetadata.validate_arguments) == ["self", "arguments_to_validate"]
     assert parameters(FuncMetadata.pre_parse_json) == ["self", "data"]
     assert parameters(FuncMetadata.convert_result) == ["self", "result"]
-    assert {"arg_model", "output_schema", "output_model", "wrap_output"} <= FuncMetadata.model_fields.keys()
+    assert {
+        "arg_model",
+        "output_schema",
+        "output_model",
+        "wrap_output",
+    } <= FuncMetadata.model_fields.keys()
     assert {"parameters", "fn_metadata"} <= Tool.model_fields.keys()
 
 
 def test_only_one_module_uses_them() -> None:
-    users = {file.name for file in PACKAGE.rglob("*.py") if PRIVATE.search(file.read_text())}
+    users = {
+        file.name for file in PACKAGE.rglob("*.py") if PRIVATE.search(file.read_text())
+    }
 
     assert users == {"sdk.py"}

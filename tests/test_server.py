@@ -52,7 +52,11 @@ def fill() -> Sum:
 
 
 def server(**more: Any) -> DeskServer:
-    return DeskServer("test", [tool(fn, title="T", annotations=READS) for fn in (add, refuse, crash, fill)], **more)
+    return DeskServer(
+        "test",
+        [tool(fn, title="T", annotations=READS) for fn in (add, refuse, crash, fill)],
+        **more,
+    )
 
 
 def error_of(result: Any) -> dict[str, Any]:
@@ -97,7 +101,9 @@ async def test_a_bad_argument_is_named_with_what_came_and_what_would_do(
 
 
 @requirement("server:null")
-async def test_null_for_an_argument_that_may_be_left_out_is_the_same_as_leaving_it_out() -> None:
+async def test_null_for_an_argument_that_may_be_left_out_is_the_same_as_leaving_it_out() -> (
+    None
+):
     async with Client(server()) as client:
         result = await client.call_tool("add", {"a": 2, "b": None})
 
@@ -110,13 +116,21 @@ async def test_the_text_null_stays_text() -> None:
         """Give it back."""
         return repr(text)
 
-    async with Client(DeskServer("test", [tool(echo, title="T", annotations=READS)])) as client:
-        assert (await client.call_tool("echo", {"text": "null"})).content[0].text == "'null'"
-        assert (await client.call_tool("echo", {"text": '["x"]'})).content[0].text == "'[\"x\"]'"
+    async with Client(
+        DeskServer("test", [tool(echo, title="T", annotations=READS)])
+    ) as client:
+        assert (await client.call_tool("echo", {"text": "null"})).content[
+            0
+        ].text == "'null'"
+        assert (await client.call_tool("echo", {"text": '["x"]'})).content[
+            0
+        ].text == "'[\"x\"]'"
 
 
 @requirement("server:strict")
-async def test_the_schema_says_that_no_other_argument_is_taken_and_wastes_no_words() -> None:
+async def test_the_schema_says_that_no_other_argument_is_taken_and_wastes_no_words() -> (
+    None
+):
     async with Client(server()) as client:
         listed = {each.name: each for each in (await client.list_tools()).tools}
 
@@ -128,7 +142,8 @@ async def test_the_schema_says_that_no_other_argument_is_taken_and_wastes_no_wor
 
 @requirement("server:hints")
 @pytest.mark.parametrize(
-    "annotations", [None, ToolAnnotations(), ToolAnnotations(read_only_hint=True, destructive_hint=False)]
+    "annotations",
+    [None, ToolAnnotations(), ToolAnnotations(read_only_hint=True, destructive_hint=False)],
 )
 def test_a_tool_without_all_hints_cannot_be_served(annotations: Any) -> None:
     with pytest.raises(TypeError, match="four annotation hints"):
@@ -164,7 +179,9 @@ async def test_a_refusal_has_the_form_that_the_server_speaks() -> None:
 
 
 @requirement("server:masked")
-async def test_the_text_of_a_crash_stays_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_text_of_a_crash_stays_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with Client(server()) as client:
         error = error_of(await client.call_tool("crash", {}))
 
@@ -217,21 +234,29 @@ async def test_what_was_recorded_behind_the_tool_is_not_recorded_at_the_door() -
     async with Client(DeskServer("test", [made], record=record)) as client:
         for refuses in (False, True):
             for recorded in (False, True):
-                answer = await client.call_tool("through", {"refuses": refuses, "recorded": recorded})
+                answer = await client.call_tool(
+                    "through", {"refuses": refuses, "recorded": recorded}
+                )
                 assert answer.is_error is refuses
         await client.call_tool("through", {"refuses": 5})
 
-    codes = [(call.arguments.get("recorded"), call.error and call.error.code) for call in calls]
+    codes = [
+        (call.arguments.get("recorded"), call.error and call.error.code) for call in calls
+    ]
     assert codes == [(False, None), (False, "permission_denied"), (None, "parse_error")]
 
 
-async def test_what_nobody_records_reaches_the_record_only_when_it_was_out_of_scope() -> None:
+async def test_what_nobody_records_reaches_the_record_only_when_it_was_out_of_scope() -> (
+    None
+):
     calls: list[Call] = []
 
     async def record(call: Call) -> None:
         calls.append(call)
 
-    made = [tool(fn, title="T", annotations=READS, recorded_by="nobody") for fn in (add, refuse)]
+    made = [
+        tool(fn, title="T", annotations=READS, recorded_by="nobody") for fn in (add, refuse)
+    ]
     desk = DeskServer("test", made, record=record, area="notes")
     async with Client(desk) as client:
         await client.call_tool("add", {"a": 1})
@@ -265,9 +290,13 @@ anyio.run(DeskServer("noisy", [tool(shout, title="Shout", annotations=READS)]).r
 """
 
 
-def converse(command: list[str], lines: list[str], answers: int, **more: Any) -> tuple[list[Any], str]:
+def converse(
+    command: list[str], lines: list[str], answers: int, **more: Any
+) -> tuple[list[Any], str]:
     """Say `lines`, take so many answers, hang up; whatever else came to stdout is a failure to parse."""
-    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True, **more) as process:
+    with subprocess.Popen(
+        command, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True, **more
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write("".join(f"{line}\n" for line in lines))
@@ -300,7 +329,9 @@ def call(number: int, name: str, arguments: str) -> str:
 
 @requirement("server:stdout")
 def test_nothing_but_the_protocol_reaches_stdout() -> None:
-    answers, logged = converse([sys.executable, "-c", NOISY], [INITIALIZE, call(2, "shout", "{}")], 2)
+    answers, logged = converse(
+        [sys.executable, "-c", NOISY], [INITIALIZE, call(2, "shout", "{}")], 2
+    )
 
     assert [answer["id"] for answer in answers] == [1, 2]
     assert "from print" in logged
@@ -336,8 +367,14 @@ async def test_a_lone_surrogate_over_http_is_an_answer(home: Home) -> None:
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
         "io.modelcontextprotocol/clientCapabilities": {},
     }
-    parameters = {"name": "read_note", "arguments": {"path": "\ud800.md"}, "_meta": envelope}
-    body = json.dumps({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": parameters})
+    parameters = {
+        "name": "read_note",
+        "arguments": {"path": "\ud800.md"},
+        "_meta": envelope,
+    }
+    body = json.dumps(
+        {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": parameters}
+    )
     headers = {
         "Authorization": f"Bearer {TOKEN}",
         "Content-Type": "application/json",
@@ -349,14 +386,20 @@ async def test_a_lone_surrogate_over_http_is_an_answer(home: Home) -> None:
     with http_server(home, "obsidian") as address, anyio.fail_after(20):
         async with httpx2.AsyncClient(timeout=60) as http:
             modern = await http.post(address, content=body, headers=headers)
-            old = await http.post(address, content=body, headers=headers | {"MCP-Protocol-Version": "2025-06-18"})
+            old = await http.post(
+                address,
+                content=body,
+                headers=headers | {"MCP-Protocol-Version": "2025-06-18"},
+            )
 
     assert "parse_error" in modern.text
     assert old.status_code == 400
 
 
 @requirement("server:bearer")
-async def test_nobody_enters_over_http_without_the_token_or_from_a_foreign_page(home: Home) -> None:
+async def test_nobody_enters_over_http_without_the_token_or_from_a_foreign_page(
+    home: Home,
+) -> None:
     body = json.loads(INITIALIZE)
     headers = {"Accept": "application/json, text/event-stream"}
     good = headers | {"Authorization": f"Bearer {TOKEN}"}
@@ -364,9 +407,15 @@ async def test_nobody_enters_over_http_without_the_token_or_from_a_foreign_page(
         async with httpx2.AsyncClient(timeout=60) as http:
             answers = [
                 await http.post(address, json=body, headers=headers),
-                await http.post(address, json=body, headers=headers | {"Authorization": "Bearer wrong"}),
-                await http.post(address, json=body, headers=good | {"Origin": "http://evil.example"}),
-                await http.post(address, json=body, headers=good | {"Host": "evil.example"}),
+                await http.post(
+                    address, json=body, headers=headers | {"Authorization": "Bearer wrong"}
+                ),
+                await http.post(
+                    address, json=body, headers=good | {"Origin": "http://evil.example"}
+                ),
+                await http.post(
+                    address, json=body, headers=good | {"Host": "evil.example"}
+                ),
                 await http.post(address, json=body, headers=good),
             ]
 
@@ -375,7 +424,11 @@ async def test_nobody_enters_over_http_without_the_token_or_from_a_foreign_page(
 
 @requirement("server:bearer")
 async def test_a_token_is_made_at_the_first_start_and_its_place_is_told(home: Home) -> None:
-    environment = {name: value for name, value in home.environment.items() if name != "SERVICE_AUTH_TOKEN"}
+    environment = {
+        name: value
+        for name, value in home.environment.items()
+        if name != "SERVICE_AUTH_TOKEN"
+    }
     server = http_server(Home(home.vault, environment), "obsidian")
     with server as address:
         file = home.path / "token"

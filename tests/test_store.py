@@ -33,13 +33,17 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def store(url: str) -> Iterator[Store]:
     store = open_store(url)
-    store.write_sync(lambda tx: tx.execute("CREATE TABLE thing (id INTEGER PRIMARY KEY, name TEXT)"))
+    store.write_sync(
+        lambda tx: tx.execute("CREATE TABLE thing (id INTEGER PRIMARY KEY, name TEXT)")
+    )
     yield store
     store.close()
 
 
 def insert(number: int) -> Callable[[Transaction], int]:
-    return lambda tx: tx.execute("INSERT INTO thing VALUES (?, ?)", number, f"thing {number}")
+    return lambda tx: tx.execute(
+        "INSERT INTO thing VALUES (?, ?)", number, f"thing {number}"
+    )
 
 
 def count(tx: Transaction) -> int:
@@ -49,11 +53,15 @@ def count(tx: Transaction) -> int:
 
 
 @requirement("store:durable")
-async def test_what_was_written_is_there_for_the_next_reader(store: Store, url: str) -> None:
+async def test_what_was_written_is_there_for_the_next_reader(
+    store: Store, url: str
+) -> None:
     assert await store.write(insert(1)) == 1
 
     other = open_store(url)
-    assert await other.read(lambda tx: tx.all("SELECT id, name FROM thing")) == [(1, "thing 1")]
+    assert await other.read(lambda tx: tx.all("SELECT id, name FROM thing")) == [
+        (1, "thing 1")
+    ]
     other.close()
 
 
@@ -65,19 +73,25 @@ async def test_long_work_in_a_thread_is_committed_like_any_other(store: Store) -
 
 
 @requirement("store:durable")
-async def test_work_that_raises_leaves_nothing_and_does_not_disturb_its_neighbours(store: Store) -> None:
+async def test_work_that_raises_leaves_nothing_and_does_not_disturb_its_neighbours(
+    store: Store,
+) -> None:
     def fails(tx: Transaction) -> None:
         insert(99)(tx)
         raise KeyError("on purpose")
 
     answers = await asyncio.gather(
-        *(store.write(insert(number)) for number in range(20)), store.write(fails), return_exceptions=True
+        *(store.write(insert(number)) for number in range(20)),
+        store.write(fails),
+        return_exceptions=True,
     )
 
     assert answers[:20] == [1] * 20
     assert isinstance(answers[20], KeyError)
     assert await store.read(count) == 20
-    assert await store.read(lambda tx: tx.one("SELECT id FROM thing WHERE id = ?", 99)) is None
+    assert (
+        await store.read(lambda tx: tx.one("SELECT id FROM thing WHERE id = ?", 99)) is None
+    )
 
 
 @requirement("store:durable")
@@ -96,18 +110,24 @@ async def test_work_that_is_given_up_from_within_leaves_nothing(store: Store) ->
 async def test_a_commit_that_fails_is_told_and_the_next_one_succeeds(store: Store) -> None:
     deferred = "DEFERRABLE INITIALLY DEFERRED"
     await store.write(
-        lambda tx: tx.execute(f"CREATE TABLE part (thing INTEGER REFERENCES thing (id) {deferred}, name TEXT)")
+        lambda tx: tx.execute(
+            f"CREATE TABLE part (thing INTEGER REFERENCES thing (id) {deferred}, name TEXT)"
+        )
     )
 
     with pytest.raises((sqlite3.IntegrityError, psycopg.IntegrityError)):
-        await store.write(lambda tx: tx.execute("INSERT INTO part VALUES (404, 'of nothing')"))
+        await store.write(
+            lambda tx: tx.execute("INSERT INTO part VALUES (404, 'of nothing')")
+        )
 
     assert await store.write(insert(1)) == 1
     assert await store.read(lambda tx: tx.all("SELECT * FROM part")) == []
 
 
 async def test_many_rows_go_in_with_one_statement(store: Store) -> None:
-    await store.write(lambda tx: tx.many("INSERT INTO thing VALUES (?, ?)", [(n, "x") for n in range(5)]))
+    await store.write(
+        lambda tx: tx.many("INSERT INTO thing VALUES (?, ?)", [(n, "x") for n in range(5)])
+    )
 
     assert await store.read(count) == 5
 
@@ -121,8 +141,13 @@ async def test_what_a_reader_writes_does_not_stay(store: Store) -> None:
 
 @requirement("store:many-processes")
 def test_eight_processes_start_on_a_new_database_and_none_fails(url: str) -> None:
-    work = "import sys; from deskhand.store import open_store; open_store(sys.argv[1]).close()"
-    started = [subprocess.Popen([sys.executable, "-c", work, url], stderr=subprocess.PIPE) for _ in range(8)]
+    work = (
+        "import sys; from deskhand.store import open_store; open_store(sys.argv[1]).close()"
+    )
+    started = [
+        subprocess.Popen([sys.executable, "-c", work, url], stderr=subprocess.PIPE)
+        for _ in range(8)
+    ]
 
     errors = [process.communicate()[1].decode() for process in started]
 
@@ -148,12 +173,16 @@ def test_a_desk_without_the_postgresql_extra_says_what_to_install() -> None:
         "    try: use('postgresql://127.0.0.1:1/nobody')\n    except BadConfig as error: print(error.hint)"
     )
 
-    done = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", work], capture_output=True, text=True, check=True
+    )
 
     assert done.stdout.count("pip install 'deskhand[postgresql]'") == 2
 
 
-def test_a_database_that_does_not_answer_is_unavailable_and_its_driver_says_nothing() -> None:
+def test_a_database_that_does_not_answer_is_unavailable_and_its_driver_says_nothing() -> (
+    None
+):
     away = "postgresql://127.0.0.1:1/nobody?connect_timeout=2"
     refuse_newer(away)  # whoever needs it is told
     with pytest.raises(Unavailable) as caught:
@@ -164,7 +193,9 @@ def test_a_database_that_does_not_answer_is_unavailable_and_its_driver_says_noth
 
 
 @requirement("store:utf-8")
-def test_a_database_that_cannot_hold_every_text_is_refused_and_the_hint_makes_one_that_can(postgresql: str) -> None:
+def test_a_database_that_cannot_hold_every_text_is_refused_and_the_hint_makes_one_that_can(
+    postgresql: str,
+) -> None:
     def made(name: str, encoding: str) -> str:
         with psycopg.connect(postgresql, autocommit=True) as connection:
             connection.execute(
@@ -186,7 +217,9 @@ def test_a_database_that_cannot_hold_every_text_is_refused_and_the_hint_makes_on
 @pytest.fixture
 def sqlite(tmp_path: Path) -> Iterator[Store]:
     store = open_store(f"sqlite:///{tmp_path / 'desk.db'}")
-    store.write_sync(lambda tx: tx.execute("CREATE TABLE thing (id INTEGER PRIMARY KEY, name TEXT)"))
+    store.write_sync(
+        lambda tx: tx.execute("CREATE TABLE thing (id INTEGER PRIMARY KEY, name TEXT)")
+    )
     yield store
     store.close()
 
@@ -209,7 +242,9 @@ async def test_a_full_database_is_unavailable_and_keeps_what_it_had(sqlite: Stor
 async def test_a_failing_commit_reaches_everybody_who_shares_it(sqlite: Store) -> None:
     held, go = threading.Event(), threading.Event()
     sqlite.write_sync(
-        lambda tx: tx.execute("CREATE TABLE child (id INTEGER REFERENCES thing DEFERRABLE INITIALLY DEFERRED)")
+        lambda tx: tx.execute(
+            "CREATE TABLE child (id INTEGER REFERENCES thing DEFERRABLE INITIALLY DEFERRED)"
+        )
     )
 
     def hold(tx: Transaction) -> None:
@@ -220,17 +255,25 @@ async def test_a_failing_commit_reaches_everybody_who_shares_it(sqlite: Store) -
     await asyncio.to_thread(held.wait)
     # These two are queued while the writer is held, so they share a commit, which the second one spoils.
     good = asyncio.create_task(sqlite.write(insert(1)))
-    spoiled = asyncio.create_task(sqlite.write(lambda tx: tx.execute("INSERT INTO child VALUES (99)")))
+    spoiled = asyncio.create_task(
+        sqlite.write(lambda tx: tx.execute("INSERT INTO child VALUES (99)"))
+    )
     await asyncio.sleep(0)
     go.set()
     answers = await asyncio.gather(holding, good, spoiled, return_exceptions=True)
 
-    assert [type(answer) for answer in answers] == [type(None), IntegrityError, IntegrityError]
+    assert [type(answer) for answer in answers] == [
+        type(None),
+        IntegrityError,
+        IntegrityError,
+    ]
     assert await sqlite.read(count) == 0
     assert await sqlite.write(insert(2)) == 1
 
 
-async def test_what_was_handed_in_before_closing_is_done_and_nothing_after(tmp_path: Path) -> None:
+async def test_what_was_handed_in_before_closing_is_done_and_nothing_after(
+    tmp_path: Path,
+) -> None:
     store = SqliteStore(str(tmp_path / "desk.db"))
     held, go = threading.Event(), threading.Event()
 
@@ -296,15 +339,25 @@ async def test_a_database_of_the_days_before_the_page_keeps_what_it_holds(url: s
     try:
         kept = await tokens.authenticate(store, TOKEN, datetime(2026, 11, 1, tzinfo=UTC))
         written = store.write_sync(
-            lambda tx: tx.all("SELECT address, state FROM written_to JOIN requests ON id = request_id")
+            lambda tx: tx.all(
+                "SELECT address, state FROM written_to JOIN requests ON id = request_id"
+            )
         )
-        days = store.write_sync(lambda tx: tx.all("SELECT day, actor, action, result, entries FROM audit_days"))
-        drafts = store.write_sync(lambda tx: tx.all("SELECT id, asked_by FROM requests WHERE origin = 'draft'"))
+        days = store.write_sync(
+            lambda tx: tx.all("SELECT day, actor, action, result, entries FROM audit_days")
+        )
+        drafts = store.write_sync(
+            lambda tx: tx.all("SELECT id, asked_by FROM requests WHERE origin = 'draft'")
+        )
     finally:
         store.close()
 
     assert kept is not None
-    assert (kept.name, kept.user_id, kept.created) == ("laptop", "ada", datetime(2026, 10, 1, 8, tzinfo=UTC))
+    assert (kept.name, kept.user_id, kept.created) == (
+        "laptop",
+        "ada",
+        datetime(2026, 10, 1, 8, tzinfo=UTC),
+    )
     assert tokens.opens(kept.scopes, "tasks", writes=True)
     assert not tokens.opens(kept.scopes, "mail", writes=False)
     assert written == [("ann@example.org", "sent")]
@@ -340,7 +393,9 @@ open_store(sys.argv[1])
 
 
 @requirement("store:upgraded")
-def test_a_desk_killed_while_it_migrates_leaves_the_old_schema_and_the_next_one_goes_on(url: str) -> None:
+def test_a_desk_killed_while_it_migrates_leaves_the_old_schema_and_the_next_one_goes_on(
+    url: str,
+) -> None:
     with database_at(url, "0005") as connection:
         for line in BEFORE_THE_PAGE:
             connection.execute(line)
@@ -358,7 +413,9 @@ def test_a_desk_killed_while_it_migrates_leaves_the_old_schema_and_the_next_one_
 
 
 @requirement("store:upgraded")
-def test_a_desk_that_waited_while_another_one_migrated_finds_it_done(tmp_path: Path) -> None:
+def test_a_desk_that_waited_while_another_one_migrated_finds_it_done(
+    tmp_path: Path,
+) -> None:
     file = str(tmp_path / "desk.db")
     with Path(f"{file}.migrating").open("w") as lock, ThreadPoolExecutor() as others:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -395,7 +452,9 @@ def test_a_database_of_a_newer_desk_is_refused_and_left_as_it_is(url: str) -> No
 
 
 @requirement("store:many-processes")
-def test_the_doorbell_rings_for_what_another_process_commits(store: Store, url: str) -> None:
+def test_the_doorbell_rings_for_what_another_process_commits(
+    store: Store, url: str
+) -> None:
     def ring(tx: Transaction) -> None:
         insert(1)(tx)
         if tx.dialect == "postgresql":
@@ -417,7 +476,9 @@ def test_what_revision_a_database_has_is_told_without_making_one(url: str) -> No
     assert revision(url) == schema.HEAD
 
 
-async def test_a_reader_sees_one_state_whatever_is_committed_meanwhile(store: Store, url: str) -> None:
+async def test_a_reader_sees_one_state_whatever_is_committed_meanwhile(
+    store: Store, url: str
+) -> None:
     other = open_store(url)
 
     def look_twice(tx: Transaction) -> tuple[int, int]:
@@ -433,11 +494,15 @@ async def test_a_reader_sees_one_state_whatever_is_committed_meanwhile(store: St
 async def test_more_callers_than_connections_all_have_their_turn(store: Store) -> None:
     async def call(number: int) -> int:
         await store.write(insert(number))
-        found = await store.read_one(lambda tx: tx.one("SELECT id FROM thing WHERE id = ?", number))
+        found = await store.read_one(
+            lambda tx: tx.one("SELECT id FROM thing WHERE id = ?", number)
+        )
         assert found is not None
         return int(found[0])
 
-    assert await asyncio.gather(*(call(number) for number in range(100))) == list(range(100))
+    assert await asyncio.gather(*(call(number) for number in range(100))) == list(
+        range(100)
+    )
     assert await store.read(count) == 100
 
 
@@ -457,14 +522,18 @@ def test_one_store_serves_loops_after_each_other_and_side_by_side(store: Store) 
 @pytest.fixture
 def server(postgresql: str) -> Iterator[Store]:
     store = open_store(postgresql)
-    store.write_sync(lambda tx: tx.execute("CREATE TABLE thing (id INTEGER PRIMARY KEY, name TEXT)"))
+    store.write_sync(
+        lambda tx: tx.execute("CREATE TABLE thing (id INTEGER PRIMARY KEY, name TEXT)")
+    )
     yield store
     store.write_sync(lambda tx: tx.execute("DROP TABLE thing"))
     store.close()
 
 
 @requirement("store:durable")
-async def test_what_was_handed_in_is_finished_although_nobody_waits_for_it(server: Store, postgresql: str) -> None:
+async def test_what_was_handed_in_is_finished_although_nobody_waits_for_it(
+    server: Store, postgresql: str
+) -> None:
     with psycopg.connect(postgresql) as other:
         other.execute("LOCK TABLE thing")
         given_up = asyncio.create_task(server.write(insert(1)))
@@ -479,7 +548,9 @@ async def test_what_was_handed_in_is_finished_although_nobody_waits_for_it(serve
 
 
 @requirement("store:durable")
-def test_what_was_handed_in_is_finished_although_its_loop_ends(server: Store, postgresql: str) -> None:
+def test_what_was_handed_in_is_finished_although_its_loop_ends(
+    server: Store, postgresql: str
+) -> None:
     ended = threading.Event()
 
     async def end_early() -> None:
@@ -500,7 +571,9 @@ def test_what_was_handed_in_is_finished_although_its_loop_ends(server: Store, po
     assert server.write_sync(count) == 1
 
 
-async def test_readers_that_gave_up_leave_nothing_running_and_no_place_taken(server: Store, postgresql: str) -> None:
+async def test_readers_that_gave_up_leave_nothing_running_and_no_place_taken(
+    server: Store, postgresql: str
+) -> None:
     with psycopg.connect(postgresql) as other:
         other.execute("LOCK TABLE thing")
         given_up = [asyncio.create_task(server.read(count)) for _ in range(20)]
@@ -509,7 +582,9 @@ async def test_readers_that_gave_up_leave_nothing_running_and_no_place_taken(ser
             each.cancel()
         await asyncio.gather(*given_up, return_exceptions=True)
 
-        assert await server.read_one(lambda tx: tx.one("SELECT count(*) FROM pg_locks WHERE NOT granted")) == (0,)
+        assert await server.read_one(
+            lambda tx: tx.one("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        ) == (0,)
 
     assert await asyncio.gather(*(server.read(count) for _ in range(20))) == [0] * 20
 
@@ -528,20 +603,33 @@ async def test_a_closed_store_says_so(postgresql: str) -> None:
 async def waiting_for_a_lock(store: Store, number: int) -> None:
     """Until so many, at least, wait for somebody's lock."""
     waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
-    while not (row := await asyncio.to_thread(store.write_sync, lambda tx: tx.one(waiting))) or row[0] < number:
+    while (
+        not (row := await asyncio.to_thread(store.write_sync, lambda tx: tx.one(waiting)))
+        or row[0] < number
+    ):
         pass
 
 
 @requirement("store:durable")
-async def test_connections_that_the_server_ended_are_replaced_before_anybody_notices(postgresql: str) -> None:
+async def test_connections_that_the_server_ended_are_replaced_before_anybody_notices(
+    postgresql: str,
+) -> None:
     store = open_store(postgresql)
     mine = "SELECT pg_backend_pid()"
-    before = {await store.write(lambda tx: tx.one(mine)), store.write_sync(lambda tx: tx.one(mine))}
+    before = {
+        await store.write(lambda tx: tx.one(mine)),
+        store.write_sync(lambda tx: tx.one(mine)),
+    }
     with psycopg.connect(postgresql, autocommit=True) as server:
         for pid in before:
-            assert server.execute("SELECT pg_terminate_backend(%s, 10000)", pid).fetchone() == (True,)
+            assert server.execute(
+                "SELECT pg_terminate_backend(%s, 10000)", pid
+            ).fetchone() == (True,)
 
-    after = {await store.read_one(lambda tx: tx.one(mine)), store.write_sync(lambda tx: tx.one(mine))}
+    after = {
+        await store.read_one(lambda tx: tx.one(mine)),
+        store.write_sync(lambda tx: tx.one(mine)),
+    }
     store.close()
     assert len(before) == 2
     assert not before & after

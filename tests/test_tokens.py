@@ -16,17 +16,40 @@ NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
 
 @requirement("tokens:kept")
-def test_a_token_is_told_once_listed_without_its_secret_and_revoked_by_name(home: Home) -> None:
-    made = home.command("token", "create", "--name", "codex", "--scope", "mail:read", "--scope", "notes:write")
-    everything = json.loads(home.command("token", "create", "--name", "all", "--user", "ann", "--json").stdout)
+def test_a_token_is_told_once_listed_without_its_secret_and_revoked_by_name(
+    home: Home,
+) -> None:
+    made = home.command(
+        "token",
+        "create",
+        "--name",
+        "codex",
+        "--scope",
+        "mail:read",
+        "--scope",
+        "notes:write",
+    )
+    everything = json.loads(
+        home.command("token", "create", "--name", "all", "--user", "ann", "--json").stdout
+    )
     listed = home.command("token", "list")
-    fields = [json.loads(line) for line in home.command("token", "list", "--json").stdout.splitlines()]
+    fields = [
+        json.loads(line)
+        for line in home.command("token", "list", "--json").stdout.splitlines()
+    ]
     token = made.stdout.strip()
 
     assert made.returncode == 0, made.stderr
-    assert [(each["name"], each["user_id"], each["scopes"], each["used"]) for each in fields] == [
+    assert [
+        (each["name"], each["user_id"], each["scopes"], each["used"]) for each in fields
+    ] == [
         ("codex", None, ["mail:read", "notes:write"], None),
-        ("all", "ann", ["mail:write", "notes:write", "tasks:write", "agents:write", "guard:write"], None),
+        (
+            "all",
+            "ann",
+            ["mail:write", "notes:write", "tasks:write", "agents:write", "guard:write"],
+            None,
+        ),
     ]
     assert "codex  -  mail:read,notes:write" in listed.stdout
     assert "never used" in listed.stdout
@@ -70,7 +93,9 @@ async def test_that_a_token_was_used_is_noted_once_a_minute(desk: Desk) -> None:
     token = await desk.store.write(lambda tx: tokens.create(tx, "codex", NOON))
 
     async def used_after(seconds: int) -> datetime | None:
-        shown = await tokens.authenticate(desk.store, token, NOON + timedelta(seconds=seconds))
+        shown = await tokens.authenticate(
+            desk.store, token, NOON + timedelta(seconds=seconds)
+        )
         assert shown is not None
         (kept,) = await desk.store.read(tokens.list_tokens)
         return kept.used
@@ -86,5 +111,12 @@ def test_writing_includes_reading_and_no_area_opens_another() -> None:
     assert tokens.opens(["mail:write"], "mail", writes=False)
     assert not tokens.opens(["mail:read"], "mail", writes=True)
     assert not tokens.opens(["mail:write"], "notes", writes=False)
-    assert tokens.with_reading(["notes:write", "mail:read"]) == ["mail:read", "notes:read", "notes:write"]
-    assert tokens.check_scopes(["notes:write", "mail:read", "mail:read"]) == ("mail:read", "notes:write")
+    assert tokens.with_reading(["notes:write", "mail:read"]) == [
+        "mail:read",
+        "notes:read",
+        "notes:write",
+    ]
+    assert tokens.check_scopes(["notes:write", "mail:read", "mail:read"]) == (
+        "mail:read",
+        "notes:write",
+    )

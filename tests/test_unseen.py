@@ -67,14 +67,19 @@ WRITTEN = (
 @requirement("gate:unseen")
 @pytest.mark.parametrize("hidden", HIDDEN)
 def test_a_text_with_something_hidden_in_it_is_never_of_low_risk(hidden: str) -> None:
-    found = assess(Facts("ann@example.org", ("bob@example.org",), "Hello", f"Dear Bob,{hidden}Ann"))
+    found = assess(
+        Facts("ann@example.org", ("bob@example.org",), "Hello", f"Dear Bob,{hidden}Ann")
+    )
 
     assert found.level == "high"
     assert found.reasons[0].startswith("The text holds ")
 
 
 anything = st.text(
-    st.one_of(st.characters(), st.sampled_from("\ufe01\u3164\u115f\u2800\u034f\u200d\u200b\u202e\n\t ae"))
+    st.one_of(
+        st.characters(),
+        st.sampled_from("\ufe01\u3164\u115f\u2800\u034f\u200d\u200b\u202e\n\t ae"),
+    )
 )
 
 
@@ -96,13 +101,19 @@ def test_whatever_the_page_marks_the_risk_names(text: str) -> None:
 def test_whatever_the_page_marks_the_risk_and_the_requests_file_name(text: str) -> None:
     marked = '<mark class="unseen">' in str(visible(text))
     mail = Mail.model_construct(
-        kind="send_email", account="ann@example.org", to="bob@example.org", subject="Hello", body=text
+        kind="send_email",
+        account="ann@example.org",
+        to="bob@example.org",
+        subject="Hello",
+        body=text,
     )
 
     named = assess(Facts("ann@example.org", ("bob@example.org",), "Hello", text))
 
     assert marked <= (named.level == "high")
-    assert marked <= any(reason.startswith("The text holds ") for reason in assess_text(mail))
+    assert marked <= any(
+        reason.startswith("The text holds ") for reason in assess_text(mail)
+    )
 
 
 @requirement("gate:unseen")
@@ -123,10 +134,16 @@ def test_what_is_left_of_a_mail_shows(text: str) -> None:
     left, removed = unseen.strip(text)
 
     assert len(left) == len(text) - removed
-    assert all(unicodedata.category(trace.char) == "Cc" for trace in unseen.traces(left) if trace.kind == "invisible")
+    assert all(
+        unicodedata.category(trace.char) == "Cc"
+        for trace in unseen.traces(left)
+        if trace.kind == "invisible"
+    )
 
 
 @requirement("gate:unseen")
-@pytest.mark.parametrize("char", [hidden[0] for hidden in HIDDEN if unseen.is_unseen(hidden[0])])
+@pytest.mark.parametrize(
+    "char", [hidden[0] for hidden in HIDDEN if unseen.is_unseen(hidden[0])]
+)
 def test_a_folder_is_not_made_another_by_what_nobody_sees(char: str) -> None:
     assert skeleton(f"App{char}roved") == skeleton("Approved")

@@ -30,7 +30,9 @@ async def connected(
                 yield client
         case "stdio":
             arguments = ["-m", "deskhand", "mcp", name, *options]
-            server = StdioServerParameters(command=warm_python(), args=arguments, env=home.environment)
+            server = StdioServerParameters(
+                command=warm_python(), args=arguments, env=home.environment
+            )
             async with Client(server, mode=era) as client:
                 yield client
         case "http":
@@ -44,7 +46,9 @@ class http_server:  # noqa: N801 - used as a function
 
     def __init__(self, home: Home, name: str, **variables: str) -> None:
         command = [warm_python(), "-m", "deskhand", "mcp", name, "--http", "--port", "0"]
-        self.process = subprocess.Popen(command, env=home.environment | variables, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, env=home.environment | variables, stderr=subprocess.PIPE, text=True
+        )
         self.said: list[str] = []
 
     def __enter__(self) -> str:
@@ -53,7 +57,9 @@ class http_server:  # noqa: N801 - used as a function
             self.said.append(line)
             if line.startswith("listening on "):
                 # A server that logs much must not stop at a full pipe.
-                self._drain = threading.Thread(target=self.said.extend, args=[self.process.stderr])
+                self._drain = threading.Thread(
+                    target=self.said.extend, args=[self.process.stderr]
+                )
                 self._drain.start()
                 return line.removeprefix("listening on ").strip()
         raise AssertionError("".join(self.said))
@@ -68,7 +74,9 @@ class http_server:  # noqa: N801 - used as a function
 @asynccontextmanager
 async def http_client(address: str, token: str, era: str) -> AsyncIterator[Client]:
     async with (
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60) as http,
+        httpx2.AsyncClient(
+            headers={"Authorization": f"Bearer {token}"}, timeout=60
+        ) as http,
         Client(streamable_http_client(address, http_client=http), mode=era) as client,
     ):
         yield client

@@ -76,7 +76,9 @@ def warm_python() -> str:
     names = ("PATH", "HOME", "COVERAGE_PROCESS_CONFIG", "TMPDIR")
     environment = {name: os.environ[name] for name in names if name in os.environ}
     command = [sys.executable, str(Path(__file__)), place]
-    forge = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    forge = subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert forge.stdin is not None
     assert forge.stdout is not None
     assert forge.stdout.read(1) == b"."
@@ -142,7 +144,13 @@ def attend(connection: socket.socket) -> NoReturn:
                 os.killpg(pid, signal.SIGKILL)
 
 
-def become(files: list[int], arguments: list[str], environment: dict[str, str], folder: str, umask: int) -> NoReturn:
+def become(
+    files: list[int],
+    arguments: list[str],
+    environment: dict[str, str],
+    folder: str,
+    umask: int,
+) -> NoReturn:
     os.setsid()
     for number, file in enumerate(files):
         os.dup2(file, number)

@@ -47,7 +47,9 @@ class Site:
     gmail: dict[str, GmailDouble]
     imap: Dovecot
     relay: Relay
-    delivered: dict[str, list[str]] = field(default_factory=lambda: {name: [] for name in NAMES})
+    delivered: dict[str, list[str]] = field(
+        default_factory=lambda: {name: [] for name in NAMES}
+    )
     """The subjects of what reached each account."""
 
     @property
@@ -55,8 +57,13 @@ class Site:
         accounts: list[dict[str, Any]] = []
         for name, double in self.gmail.items():
             credentials = str(double.credentials(self.folder / f"{name}.json"))
-            options = {"gmail_credentials": credentials, "gmail_api_endpoint": double.origin}
-            accounts.append({"name": name, "kind": "gmail", "address": address(name)} | options)
+            options = {
+                "gmail_credentials": credentials,
+                "gmail_api_endpoint": double.origin,
+            }
+            accounts.append(
+                {"name": name, "kind": "gmail", "address": address(name)} | options
+            )
         urls = {
             "imap_url": f"imap://{self.imap.user}:{PASSWORD}@127.0.0.1:{self.imap.port}",
             "smtp_url": f"smtp://127.0.0.1:{self.relay.port}",
@@ -81,10 +88,16 @@ class Site:
 
     async def deliver(self, name: str) -> None:
         subject = f"{name} round{len(self.delivered[name]):04}"
-        raw = letter(to=address(name), subject=subject, message_id=f"<{subject.replace(' ', '.')}@x.example>")
+        raw = letter(
+            to=address(name),
+            subject=subject,
+            message_id=f"<{subject.replace(' ', '.')}@x.example>",
+        )
         match name:
             case "main":
-                mailbox = LocalMailbox(self.folder / "home" / "mail.db", address("main"), utc_now)
+                mailbox = LocalMailbox(
+                    self.folder / "home" / "mail.db", address("main"), utc_now
+                )
                 await mailbox.receive([Incoming(raw, seen=False, dated=utc_now())])
                 await mailbox.close()
             case "imap":
@@ -98,14 +111,25 @@ class Site:
         raws = {name: double.delivered for name, double in self.gmail.items()}
         raws["imap"] = [raw for _, raw in self.relay.delivered]
         return {
-            name: [(str(mail["From"]), str(mail["Subject"])) for mail in map(message_from_bytes, several)]
+            name: [
+                (str(mail["From"]), str(mail["Subject"]))
+                for mail in map(message_from_bytes, several)
+            ]
             for name, several in raws.items()
         }
 
     def notes(self) -> Counter[str]:
         """How many notes each mail has, by its subject."""
-        files = [*(self.vault / "Needs_Action").glob("*.md"), *(self.vault / "Done").glob("*.md")]
-        lines = [line for file in files for line in file.read_text().splitlines() if line.startswith("subject: ")]
+        files = [
+            *(self.vault / "Needs_Action").glob("*.md"),
+            *(self.vault / "Done").glob("*.md"),
+        ]
+        lines = [
+            line
+            for file in files
+            for line in file.read_text().splitlines()
+            if line.startswith("subject: ")
+        ]
         return Counter(line.removeprefix("subject: ").strip("\"'") for line in lines)
 
     def approve(self) -> None:
@@ -116,7 +140,12 @@ class Site:
 
 @contextmanager
 def four_accounts(folder: Path) -> Iterator[Site]:
-    with GmailDouble() as one, GmailDouble() as two, Dovecot() as imap, Relay(imap) as relay:
+    with (
+        GmailDouble() as one,
+        GmailDouble() as two,
+        Dovecot() as imap,
+        Relay(imap) as relay,
+    ):
         for name, double in (("one", one), ("two", two)):
             double.account.address = address(name)
             double._server.handle_error = lambda *_: None  # noqa: SLF001 - a desk that is killed leaves broken connections
@@ -131,16 +160,27 @@ def be_away(_: str) -> object:
 
 async def find(client: Client, number: int) -> dict[str, dict[str, Any]]:
     """The mails of one round that came in, by their subject."""
-    result = await client.call_tool("search_email", {"query": f"in:inbox subject:round{number:04}", "max_results": 50})
-    return {each["subject"]: each for each in (result.structured_content or {"emails": []})["emails"]}
+    result = await client.call_tool(
+        "search_email", {"query": f"in:inbox subject:round{number:04}", "max_results": 50}
+    )
+    return {
+        each["subject"]: each
+        for each in (result.structured_content or {"emails": []})["emails"]
+    }
 
 
 async def answer(client: Client, mail: dict[str, Any]) -> None:
-    given = {"thread_id": mail["thread_id"], "message_id": mail["message_id"], "body": f"Re {mail['subject']}.\n"}
+    given = {
+        "thread_id": mail["thread_id"],
+        "message_id": mail["message_id"],
+        "body": f"Re {mail['subject']}.\n",
+    }
     await client.call_tool("reply_email", given)
 
 
-async def work(site: Site, desk: Running, seconds: float, *, without: str | None, wrong: list[str]) -> None:
+async def work(
+    site: Site, desk: Running, seconds: float, *, without: str | None, wrong: list[str]
+) -> None:
     """Mails come, an assistant searches over all and asks for answers, and the person says yes."""
     token = (desk.home / "token").read_text().strip()
     async with http_client(f"{desk.address}/mcp", token, "2026-07-28") as client:
@@ -151,8 +191,12 @@ async def work(site: Site, desk: Running, seconds: float, *, without: str | None
             for name in NAMES:
                 await site.deliver(name)
             found = await find(client, number)
-            missing = {name for name in NAMES if name != without} - {subject.split()[0] for subject in found}
-            wrong += [f"the mail of round {number} to {name} was not found" for name in missing]
+            missing = {name for name in NAMES if name != without} - {
+                subject.split()[0] for subject in found
+            }
+            wrong += [
+                f"the mail of round {number} to {name} was not found" for name in missing
+            ]
             for mail in found.values():
                 await answer(client, mail)
             await asyncio.sleep(1)
@@ -172,26 +216,48 @@ async def settle(site: Site, desk: Running, wrong: list[str]) -> None:
                 break
             await asyncio.sleep(1)
         else:
-            wrong.append(f"after {LONGEST_WAIT} s {len(set(every) - set(site.notes()))} mails have no note, {waits=}")
-        found = [subject for number in range(len(site.delivered["main"])) for subject in await find(client, number)]
-        wrong += [f"{subject} is found {found.count(subject)} times" for subject in every if found.count(subject) != 1]
+            wrong.append(
+                f"after {LONGEST_WAIT} s {len(set(every) - set(site.notes()))} mails have no note, {waits=}"
+            )
+        found = [
+            subject
+            for number in range(len(site.delivered["main"]))
+            for subject in await find(client, number)
+        ]
+        wrong += [
+            f"{subject} is found {found.count(subject)} times"
+            for subject in every
+            if found.count(subject) != 1
+        ]
 
 
 def judge(site: Site, wrong: list[str], said: list[str]) -> None:
     every = [subject for several in site.delivered.values() for subject in several]
-    wrong += [f"{subject} has {count} notes" for subject, count in site.notes().items() if count != 1]
+    wrong += [
+        f"{subject} has {count} notes"
+        for subject, count in site.notes().items()
+        if count != 1
+    ]
     left = site.sent()
     for name, mails in left.items():
         for sender, subject in mails:
             origin = subject.removeprefix("Re: ").split()[0]
             if (origin, sender) != (name, address(name)):
                 wrong.append(f"the answer to {origin} left from {name} as {sender}")
-        wrong += [f"{subject} left {count} times" for (_, subject), count in Counter(mails).items() if count > 1]
+        wrong += [
+            f"{subject} left {count} times"
+            for (_, subject), count in Counter(mails).items()
+            if count > 1
+        ]
     counts = {name: len(mails) for name, mails in left.items()}
     times = [text.count("mail one stopped") for text in said]
     if times != [1, 1]:
-        wrong.append(f"that the account is away was said {times} times, before and after the kill")
-    print(f"{len(every)} mails in four accounts, answers that left: {counts}; said that one is away: {times}")
+        wrong.append(
+            f"that the account is away was said {times} times, before and after the kill"
+        )
+    print(
+        f"{len(every)} mails in four accounts, answers that left: {counts}; said that one is away: {times}"
+    )
 
 
 async def run(folder: Path, seconds: int) -> list[str]:
@@ -218,8 +284,12 @@ async def run(folder: Path, seconds: int) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=int, default=60, help="how long the account is away (default 60)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--seconds", type=int, default=60, help="how long the account is away (default 60)"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="deskhand-") as folder:
         wrong = asyncio.run(run(Path(folder), options.seconds))

@@ -66,7 +66,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as folder:
-        good = kill(Path(folder) / "kill", options.kills, options.messages, random.Random(options.seed))
+        good = kill(
+            Path(folder) / "kill",
+            options.kills,
+            options.messages,
+            random.Random(options.seed),
+        )
         good &= race(Path(folder) / "race")
         good &= long_line(Path(folder) / "long")
     return 0 if good else 1
@@ -75,7 +80,10 @@ def main(argv: list[str]) -> int:
 def kill(root: Path, kills: int, messages: int, chance: random.Random) -> bool:
     box = root / ".agentmail" / "mailboxes" / "b.jsonl"
     box.parent.mkdir(parents=True)
-    first = [AgentMessage(f"first-{number}", "a", "b", "x" * 100, OLD) for number in range(messages)]
+    first = [
+        AgentMessage(f"first-{number}", "a", "b", "x" * 100, OLD)
+        for number in range(messages)
+    ]
     box.write_bytes(b"".join(map(encode_message, first)))
     book = Book({message.id for message in first})
     unparseable = lost = 0
@@ -87,7 +95,9 @@ def kill(root: Path, kills: int, messages: int, chance: random.Random) -> bool:
             worker.send_signal(signal.SIGKILL)
         for worker in workers:
             book.note(worker.communicate()[0])
-        unread = {message.id for message in FilesRoom(str(root)).messages("b") if not message.read}
+        unread = {
+            message.id for message in FilesRoom(str(root)).messages("b") if not message.read
+        }
         # The receiver may have been killed after it marked a message and before it could say so.
         gone = book.sent - book.read - unread - unsaid
         lost += max(0, len(gone) - 1)
@@ -96,9 +106,15 @@ def kill(root: Path, kills: int, messages: int, chance: random.Random) -> bool:
     rest = drain(FilesRoom(str(root)), book)
     lost += len(book.sent - book.read - unsaid)
     damaged = root / ".agentmail" / "damaged" / "b.jsonl"
-    torn = [line for line in damaged.read_bytes().splitlines() if line.strip()] if damaged.exists() else []
+    torn = (
+        [line for line in damaged.read_bytes().splitlines() if line.strip()]
+        if damaged.exists()
+        else []
+    )
     print(f"killed {3 * kills} processes in {kills} rounds on a mailbox of {messages}")
-    print(f"acknowledged sends {len(book.sent)}, acknowledged reads {len(book.read)}, of these {rest} at the end")
+    print(
+        f"acknowledged sends {len(book.sent)}, acknowledged reads {len(book.read)}, of these {rest} at the end"
+    )
     print(
         f"lost {lost}, read twice {len(book.twice)}; marked by a receiver that could not say so any more {len(unsaid)}"
     )
@@ -155,7 +171,9 @@ def race(root: Path, pairs: int = 8, each: int = 500) -> bool:
     roles = [(role, number) for number in range(pairs) for role in ("send", "receive")]
     racers = [
         subprocess.Popen(
-            [sys.executable, "-c", RACER, str(root), role, str(number), str(each)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", RACER, str(root), role, str(number), str(each)],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for role, number in roles
     ]
@@ -164,7 +182,10 @@ def race(root: Path, pairs: int = 8, each: int = 500) -> bool:
         book.note(racer.communicate()[0])
     seconds = time.perf_counter() - started
     exactly = book.sent == book.read and not book.twice
-    print(f"{pairs} senders and {pairs} receivers, {each} messages each, {seconds:.1f} s: ", end="")
+    print(
+        f"{pairs} senders and {pairs} receivers, {each} messages each, {seconds:.1f} s: ",
+        end="",
+    )
     print(f"{len(book.read)} of {len(book.sent)} delivered, {len(book.twice)} twice")
     return exactly
 
@@ -176,7 +197,11 @@ def long_line(root: Path, size: int = 100_000_000) -> bool:
     room = FilesRoom(str(root))
     room.append(AgentMessage("long", "a", "b", "x" * size))
     room.append(AgentMessage("after", "a", "b", "after"))
-    got = [(message.id, len(message.text)) for message in (room.take("b"), room.take("b")) if message]
+    got = [
+        (message.id, len(message.text))
+        for message in (room.take("b"), room.take("b"))
+        if message
+    ]
     kept = (root / ".agentmail" / "damaged" / "b.jsonl").stat().st_size
     print(f"a damaged line of {size} bytes: {kept} kept aside; after it {got}")
     return got == [("long", size), ("after", 5)] and kept == size + 1

@@ -52,11 +52,28 @@ def bundle_host() -> Path:
     made = PLACE / "host.js"
     PLACE.mkdir(parents=True, exist_ok=True)
     if not (PLACE / "node_modules" / "esbuild").is_dir():
-        quiet = ("--silent", "--no-audit", "--no-fund", "--no-package-lock", "--prefix", PLACE)
+        quiet = (
+            "--silent",
+            "--no-audit",
+            "--no-fund",
+            "--no-package-lock",
+            "--prefix",
+            PLACE,
+        )
         subprocess.run(["npm", "install", *quiet, *PACKAGES], check=True, timeout=300)
     source = shutil.copy(HOST, PLACE)
     bundler = PLACE / "node_modules" / ".bin" / "esbuild"
-    subprocess.run([bundler, source, "--bundle", "--format=iife", "--log-level=error", f"--outfile={made}"], check=True)
+    subprocess.run(
+        [
+            bundler,
+            source,
+            "--bundle",
+            "--format=iife",
+            "--log-level=error",
+            f"--outfile={made}",
+        ],
+        check=True,
+    )
     return made
 
 
@@ -70,15 +87,22 @@ def guess_arguments(schema: dict[str, Any], waits: str) -> dict[str, Any]:
         "array": [waits],
         "object": {},
     }
-    needed = set(schema.get("required", ())) | {"id", "request"} & set(schema.get("properties", {}))
-    return {name: kinds.get(str(schema["properties"][name].get("type")), waits) for name in needed}
+    needed = set(schema.get("required", ())) | {"id", "request"} & set(
+        schema.get("properties", {})
+    )
+    return {
+        name: kinds.get(str(schema["properties"][name].get("type")), waits)
+        for name in needed
+    }
 
 
 async def judge(desk: Desk, host: Path) -> None:
     server = desk_server(desk)
     async with Client(server, mode="2026-07-28") as client, chromium() as browser:
         (card,) = (await client.read_resource(CARD)).contents
-        refused = (await client.call_tool("send_email", HELLO)).model_dump(mode="json", by_alias=True)
+        refused = (await client.call_tool("send_email", HELLO)).model_dump(
+            mode="json", by_alias=True
+        )
         ((request, *_), _) = await desk.waiting.requests(limit=5)
         page = await browser.new_page()
 
@@ -89,24 +113,42 @@ async def judge(desk: Desk, host: Path) -> None:
         await page.expose_function("desk", ask_desk)
         await page.add_script_tag(path=host)
         await page.evaluate("html => window.show(html)", card.text)
-        await page.evaluate("given => window.bridge.sendToolInput({ arguments: given })", HELLO)
+        await page.evaluate(
+            "given => window.bridge.sendToolInput({ arguments: given })", HELLO
+        )
         await page.evaluate("given => window.bridge.sendToolResult(given)", refused)
         frame = page.frame_locator("iframe")
         await frame.get_by_text("It waits for your answer on your desk.").wait_for()
         shown = await frame.locator("dd").all_text_contents()
-        report("the request is shown as it is", works=shown == list(HELLO.values()), why=shown)
+        report(
+            "the request is shown as it is", works=shown == list(HELLO.values()), why=shown
+        )
         await frame.get_by_role("button", name="Open it on your desk").click()
         await page.wait_for_function("window.heard.length > 0")
         heard = await page.evaluate("window.heard")
-        report("it opens the card", works=heard == [["open", f"{ORIGIN}/requests/{request.id}"]], why=heard)
+        report(
+            "it opens the card",
+            works=heard == [["open", f"{ORIGIN}/requests/{request.id}"]],
+            why=heard,
+        )
         tools = (await client.list_tools()).tools
         for each in tools:
             given = guess_arguments(each.input_schema, request.id)
             await page.frames[1].evaluate(CALL, [each.name, given])
         found = await desk.waiting.find(request.id)
-        called = [name for what, name in await page.evaluate("window.heard") if what == "call"]
-        kept = (found.state, found.digest, found.revision) == ("waiting", request.digest, request.revision)
-        report(f"{len(called)} of {len(tools)} tools called from the App answer nothing", works=kept, why=found)
+        called = [
+            name for what, name in await page.evaluate("window.heard") if what == "call"
+        ]
+        kept = (found.state, found.digest, found.revision) == (
+            "waiting",
+            request.digest,
+            request.revision,
+        )
+        report(
+            f"{len(called)} of {len(tools)} tools called from the App answer nothing",
+            works=kept,
+            why=found,
+        )
         sent = await desk.mailbox.search("in:sent", 5)
         report("and nothing left", works=len(called) == len(tools) and not sent, why=sent)
 

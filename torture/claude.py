@@ -78,29 +78,52 @@ class Office:
         }
 
     def deskhand(self, *arguments: str) -> None:
-        subprocess.run([DESKHAND, *arguments], env=self.environment, check=True, capture_output=True)
+        subprocess.run(
+            [DESKHAND, *arguments], env=self.environment, check=True, capture_output=True
+        )
 
     def list_servers(self) -> str:
         command = [self.claude, "mcp", "list"]
         done = subprocess.run(
-            command, cwd=self.work, env=self.environment, capture_output=True, text=True, check=False, timeout=120
+            command,
+            cwd=self.work,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
         )
         return done.stdout
 
     def set_up(self) -> None:
         self.work.mkdir()
         (self.folder / "vault").mkdir()
-        self.deskhand("init", "--vault", str(self.folder / "vault"), "--address", "me@example.com", "--yes")
+        self.deskhand(
+            "init",
+            "--vault",
+            str(self.folder / "vault"),
+            "--address",
+            "me@example.com",
+            "--yes",
+        )
         (self.folder / "stranger").mkdir()
         command = [sys.executable, str(STRANGER), str(self.folder / "stranger")]
         self.deskhand("guard", "add", "stranger", "--", *command)
         self.deskhand("connect", "claude-code", "--permissions", "--yes")
         place = self.folder / ".claude.json"
         settings = json.loads(place.read_text())
-        guarded = {"type": "stdio", "command": str(DESKHAND), "args": ["mcp", "stranger"], "env": {}}
+        guarded = {
+            "type": "stdio",
+            "command": str(DESKHAND),
+            "args": ["mcp", "stranger"],
+            "env": {},
+        }
         settings["mcpServers"]["stranger"] = guarded
         # What a person has clicked away at the first start.
-        settings |= {"hasCompletedOnboarding": True, "customApiKeyResponses": {"approved": ["none"], "rejected": []}}
+        settings |= {
+            "hasCompletedOnboarding": True,
+            "customApiKeyResponses": {"approved": ["none"], "rejected": []},
+        }
         settings["projects"] = {str(self.work): {"hasTrustDialogAccepted": True}}
         place.write_text(json.dumps(settings))
 
@@ -108,7 +131,10 @@ class Office:
     async def desk(self) -> AsyncIterator[Desk]:
         command = [DESKHAND, "up", "--no-browser", "--json", "--port", "0"]
         running = await asyncio.create_subprocess_exec(
-            *command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            *command,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
         assert running.stdout is not None
         await running.stdout.readline()
@@ -203,7 +229,13 @@ async def see(
         case "hook":
             await office.run(model)
         case "tool":
-            await office.run(model, "--permission-prompt-tool", TOOL, "--settings", '{"disableAllHooks": true}')
+            await office.run(
+                model,
+                "--permission-prompt-tool",
+                TOOL,
+                "--settings",
+                '{"disableAllHooks": true}',
+            )
         case "terminal":
             await office.type_in(model)
     person.cancel()
@@ -215,8 +247,14 @@ async def judge(office: Office) -> AsyncIterator[tuple[str, bool]]:
     twice = (add_line("one"), add_line("one"))
     async with office.desk() as desk:
         listed = await asyncio.to_thread(office.list_servers)
-        yield "claude mcp list: the permission tool is connected", _is_connected(listed, "deskhand-claude")
-        yield "claude mcp list: the guarded server is connected", _is_connected(listed, "stranger")
+        yield (
+            "claude mcp list: the permission tool is connected",
+            _is_connected(listed, "deskhand-claude"),
+        )
+        yield (
+            "claude mcp list: the guarded server is connected",
+            _is_connected(listed, "stranger"),
+        )
         for by in ("hook", "tool", "terminal"):
             new = office.work / f"{by}.txt"
             write = "Write", {"file_path": str(new), "content": "two\n"}
@@ -224,21 +262,37 @@ async def judge(office: Office) -> AsyncIterator[tuple[str, bool]]:
             fine = made == "one\none\n" and new.exists() and len(seen) == 3
             yield f"{by}: each call is asked, and made once", fine
             made, seen, heard = await see(office, desk, reject, add_line(f"no {by}"), by=by)
-            yield f"{by}: what is denied is never made", not made and len(seen) == 1 and "not today" in heard
-        made, seen, heard = await see(office, desk, stay_silent, add_line("late"), by="hook")
-        yield "hook: without an answer it is told where it waits", not made and f"/requests/{seen[0].id}" in heard
+            yield (
+                f"{by}: what is denied is never made",
+                not made and len(seen) == 1 and "not today" in heard,
+            )
+        made, seen, heard = await see(
+            office, desk, stay_silent, add_line("late"), by="hook"
+        )
+        yield (
+            "hook: without an answer it is told where it waits",
+            not made and f"/requests/{seen[0].id}" in heard,
+        )
         made, _, _ = await see(office, desk, approve, add_line("late"), by="hook")
         yield "hook: another session asks anew", made == "late\n"
     model = WorkingModel(add_line("closed"))
     await office.run(model)
     made = (office.work / "made.txt").read_text()
-    yield "no desk runs: nothing is made, and it is said why", "closed" not in made and "deskhand up" in model.heard()
+    yield (
+        "no desk runs: nothing is made, and it is said why",
+        "closed" not in made and "deskhand up" in model.heard(),
+    )
     office.deskhand("connect", "claude-code", "--permissions", "--undo", "--yes")
-    yield "undone: nothing of the desk is left", not (office.folder / ".claude" / "settings.json").exists()
+    yield (
+        "undone: nothing of the desk is left",
+        not (office.folder / ".claude" / "settings.json").exists(),
+    )
 
 
 def _is_connected(listed: str, name: str) -> bool:
-    return any(line.startswith(f"{name}:") and "Connected" in line for line in listed.splitlines())
+    return any(
+        line.startswith(f"{name}:") and "Connected" in line for line in listed.splitlines()
+    )
 
 
 async def torture(claude: str) -> int:
@@ -253,7 +307,9 @@ async def torture(claude: str) -> int:
 def main(argv: list[str]) -> int:
     claude = argv[0] if argv else shutil.which("claude")
     if claude is None:
-        print("no claude in this shell: `npm install @anthropic-ai/claude-code`, then name its path")
+        print(
+            "no claude in this shell: `npm install @anthropic-ai/claude-code`, then name its path"
+        )
         return 0
     return asyncio.run(torture(claude))
 

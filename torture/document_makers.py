@@ -27,7 +27,11 @@ WORD = f"{OPEN_XML}.wordprocessingml.document"
 SHEET = f"{OPEN_XML}.spreadsheetml.sheet"
 SLIDES = f"{OPEN_XML}.presentationml.presentation"
 OPEN = "application/vnd.oasis.opendocument"
-ROWS = [["Name", "Amount", "Due"], ["Ann Müller", "12.5", "2026-11-30"], ["Łukasz", "-3", "2027-01-01"]]
+ROWS = [
+    ["Name", "Amount", "Due"],
+    ["Ann Müller", "12.5", "2026-11-30"],
+    ["Łukasz", "-3", "2027-01-01"],
+]
 CELLS = [cell for row in ROWS for cell in row]
 
 Document = dict[str, object]
@@ -35,11 +39,15 @@ made: list[Document] = []
 folder = Path()
 
 
-def keep(by: str, name: str, kind: str, content: bytes | None, holds: list[str], **more: object) -> Path:
+def keep(
+    by: str, name: str, kind: str, content: bytes | None, holds: list[str], **more: object
+) -> Path:
     place = folder / f"{len(made):02}-{name}"
     if content is not None:
         place.write_bytes(content)
-    made.append({"by": by, "name": name, "file": place.name, "kind": kind, "holds": holds} | more)
+    made.append(
+        {"by": by, "name": name, "file": place.name, "kind": kind, "holds": holds} | more
+    )
     return place
 
 
@@ -72,7 +80,16 @@ def make_word() -> None:
     rich.add_paragraph().add_run().add_break(WD_BREAK.PAGE)
     rich.add_paragraph("On the next page")
     save(
-        "rich.docx", rich, ["Report", "First part", "A bold and an italic word", "Point one", "Point two", "next page"]
+        "rich.docx",
+        rich,
+        [
+            "Report",
+            "First part",
+            "A bold and an italic word",
+            "Point one",
+            "Point two",
+            "next page",
+        ],
     )
 
     table = docx.Document()
@@ -97,7 +114,13 @@ def make_word() -> None:
     style = hidden.styles.add_style("Unseen", 1)
     style.font.hidden = True
     hidden.add_paragraph("NEVERSTYLED", style="Unseen")
-    save("hidden.docx", hidden, ["Seen"], lacks=["NEVERSEEN", "NEVERSTYLED"], warns=["hidden text was removed"])
+    save(
+        "hidden.docx",
+        hidden,
+        ["Seen"],
+        lacks=["NEVERSEEN", "NEVERSTYLED"],
+        warns=["hidden text was removed"],
+    )
 
     long = docx.Document()
     for number in range(3000):
@@ -123,12 +146,18 @@ def make_sheets() -> None:
     save("texts.xlsx", book, EVERY)
 
     book = openpyxl.Workbook()
-    book.active.append([1, 2.5, True, date(2026, 11, 30), datetime(2026, 11, 30, 13, 45), 1e-7])
+    book.active.append(
+        [1, 2.5, True, date(2026, 11, 30), datetime(2026, 11, 30, 13, 45), 1e-7]
+    )
     book.active["A2"] = 0.25
     book.active["A2"].number_format = "0%"
     book.active["B2"] = date(2026, 2, 3)
     book.active["B2"].number_format = 'dd"th of" mmmm yyyy'
-    save("numbers.xlsx", book, ["1", "2.5", "TRUE", "2026-11-30", "2026-11-30 13:45:00", "2026-02-03"])
+    save(
+        "numbers.xlsx",
+        book,
+        ["1", "2.5", "TRUE", "2026-11-30", "2026-11-30 13:45:00", "2026-02-03"],
+    )
 
     book = openpyxl.Workbook()
     book.epoch = CALENDAR_MAC_1904
@@ -147,7 +176,14 @@ def make_sheets() -> None:
     book.create_sheet("Third")["C3"] = "on the third"
     book["Third"].sheet_state = "hidden"
     book.move_sheet("Zweite Größe", -1)
-    wanted = ["## Zweite Größe", "on the second", "## First", "on the first", "## Third", "on the third"]
+    wanted = [
+        "## Zweite Größe",
+        "on the second",
+        "## First",
+        "on the first",
+        "## Third",
+        "on the third",
+    ]
     save("several.xlsx", book, wanted, warns=["'Third' is hidden"])
 
     book = openpyxl.Workbook()
@@ -163,7 +199,12 @@ def make_sheets() -> None:
         sheet.append([number, f"Row {number}", number * 1.5])
     save("many.xlsx", book, ["Row 0", "Row 10000", "Row 19999"])
 
-    def write(name: str, fill: Callable[[object, object], None], holds: list[str], **options: object) -> None:
+    def write(
+        name: str,
+        fill: Callable[[object, object], None],
+        holds: list[str],
+        **options: object,
+    ) -> None:
         content = io.BytesIO()
         book = xlsxwriter.Workbook(content, options)
         fill(book, book.add_worksheet("Data"))
@@ -171,15 +212,26 @@ def make_sheets() -> None:
         keep("XlsxWriter", name, SHEET, content.getvalue(), holds)
 
     def fill_rich(book: object, sheet: object) -> None:
-        sheet.write_rich_string(0, 0, "a ", book.add_format({"bold": True}), "bold", " word")
+        sheet.write_rich_string(
+            0, 0, "a ", book.add_format({"bold": True}), "bold", " word"
+        )
         sheet.write_url(1, 0, "https://example.org/", string="a link")
-        sheet.write_datetime(2, 0, datetime(2026, 11, 30, 8, 15), book.add_format({"num_format": "hh:mm dd.mm.yyyy"}))
+        sheet.write_datetime(
+            2,
+            0,
+            datetime(2026, 11, 30, 8, 15),
+            book.add_format({"num_format": "hh:mm dd.mm.yyyy"}),
+        )
         sheet.write_formula(3, 0, "=1+1", None, 2)
         sheet.write_boolean(4, 0, False)
         sheet.write_formula(5, 0, '="a"&"b"', None, "ab")
         sheet.write_number(6, 0, 3.5, book.add_format({"num_format": '[Red]0.00 "days"'}))
 
-    write("rich.xlsx", fill_rich, ["a bold word", "a link", "2026-11-30 08:15:00", "2", "FALSE", "ab", "3.5"])
+    write(
+        "rich.xlsx",
+        fill_rich,
+        ["a bold word", "a link", "2026-11-30 08:15:00", "2", "FALSE", "ab", "3.5"],
+    )
 
     def fill_rows(_: object, sheet: object) -> None:
         for at, row in enumerate(ROWS):
@@ -221,7 +273,11 @@ def make_slides() -> None:
     deck = pptx.Presentation()
     for number, line in enumerate(EVERY, 1):
         add(deck, f"Title {number}", line)
-    save("plain.pptx", deck, [each for at, line in enumerate(EVERY, 1) for each in (f"Title {at}", line)])
+    save(
+        "plain.pptx",
+        deck,
+        [each for at, line in enumerate(EVERY, 1) for each in (f"Title {at}", line)],
+    )
 
     deck = pptx.Presentation()
     slide = add(deck, "With a table", "and points\nin two lines")
@@ -230,7 +286,11 @@ def make_slides() -> None:
         for column, value in enumerate(row):
             grid.cell(at, column).text = value
     slide.notes_slide.notes_text_frame.text = "Say it slowly"
-    save("table.pptx", deck, ["With a table", "and points", "in two lines", *CELLS, "Say it slowly"])
+    save(
+        "table.pptx",
+        deck,
+        ["With a table", "and points", "in two lines", *CELLS, "Say it slowly"],
+    )
 
     deck = pptx.Presentation()
     slide = add(deck, "Grouped", "x")
@@ -281,27 +341,66 @@ def make_pdfs() -> None:
 
     by = "reportlab"
     keep(by, "plain.pdf", pdf, draw(LATIN[:2], "Helvetica"), LATIN[:2])
-    keep(by, "unpacked.pdf", pdf, draw(LATIN[:2], "Times-Roman", pageCompression=0), LATIN[:2])
+    keep(
+        by,
+        "unpacked.pdf",
+        pdf,
+        draw(LATIN[:2], "Times-Roman", pageCompression=0),
+        LATIN[:2],
+    )
     keep(by, "unicode.pdf", pdf, draw(GREEK, "Own"), GREEK)
     many = [f"Line {number} of many" for number in range(900)]
-    keep(by, "pages.pdf", pdf, draw(many, "Own"), ["Line 0 of", "Line 450 of", "Line 899 of"])
+    keep(
+        by, "pages.pdf", pdf, draw(many, "Own"), ["Line 0 of", "Line 450 of", "Line 899 of"]
+    )
     for strength in (40, 128):
         opened = StandardEncryption("", ownerPassword="owner", strength=strength)
-        keep(by, f"open{strength}.pdf", pdf, draw(LATIN[:1], "Helvetica", encrypt=opened), LATIN[:1])
+        keep(
+            by,
+            f"open{strength}.pdf",
+            pdf,
+            draw(LATIN[:1], "Helvetica", encrypt=opened),
+            LATIN[:1],
+        )
         closed = StandardEncryption("secret", strength=strength)
         content = draw(LATIN[:1], "Helvetica", encrypt=closed)
-        keep(by, f"closed{strength}.pdf", pdf, content, [], lacks=["Invoice"], warns=["encrypted with a password"])
+        keep(
+            by,
+            f"closed{strength}.pdf",
+            pdf,
+            content,
+            [],
+            lacks=["Invoice"],
+            warns=["encrypted with a password"],
+        )
     content = io.BytesIO()
     styles = getSampleStyleSheet()
-    story = [Paragraph("A title", styles["Title"]), Paragraph("Words " * 300, styles["BodyText"]), Table(ROWS[:2])]
+    story = [
+        Paragraph("A title", styles["Title"]),
+        Paragraph("Words " * 300, styles["BodyText"]),
+        Table(ROWS[:2]),
+    ]
     SimpleDocTemplate(content).build(story)
-    keep(by, "platypus.pdf", pdf, content.getvalue(), ["A title", "Words Words", "Name", "Amount", "Ann Müller"])
+    keep(
+        by,
+        "platypus.pdf",
+        pdf,
+        content.getvalue(),
+        ["A title", "Words Words", "Name", "Amount", "Ann Müller"],
+    )
     content = io.BytesIO()
     form = canvas.Canvas(content)
     form.drawString(72, 750, "Fill it in")
     form.acroForm.textfield(name="city", value="Filled with Berlin", x=72, y=700)
     form.save()
-    keep(by, "form.pdf", pdf, content.getvalue(), ["Fill it in"], anywhere=["Filled with Berlin"])
+    keep(
+        by,
+        "form.pdf",
+        pdf,
+        content.getvalue(),
+        ["Fill it in"],
+        anywhere=["Filled with Berlin"],
+    )
 
     paper = fpdf.FPDF()
     paper.add_font("Own", fname=FONT)
@@ -346,12 +445,29 @@ def make_pdfs() -> None:
     }.items():
         place = keep("qpdf", name, pdf, None, GREEK)
         subprocess.run(["qpdf", *options, source, place], check=True)
-    place = keep("qpdf", "closed.pdf", pdf, None, [], lacks=["Invoice"], warns=["encrypted with a password"])
-    subprocess.run(["qpdf", "--encrypt", "secret", "owner", "256", "--", source, place], check=True)
+    place = keep(
+        "qpdf",
+        "closed.pdf",
+        pdf,
+        None,
+        [],
+        lacks=["Invoice"],
+        warns=["encrypted with a password"],
+    )
+    subprocess.run(
+        ["qpdf", "--encrypt", "secret", "owner", "256", "--", source, place], check=True
+    )
     for device, level in (("pdfwrite", "1.4"), ("pdfwrite", "1.7")):
         # What of a letter beyond ASCII stands there no program can tell: ghostscript leaves it out.
         place = keep("ghostscript", f"gs{level}.pdf", pdf, None, LATIN[:1])
-        command = ["gs", "-q", "-dNOPAUSE", "-dBATCH", f"-sDEVICE={device}", f"-dCompatibilityLevel={level}"]
+        command = [
+            "gs",
+            "-q",
+            "-dNOPAUSE",
+            "-dBATCH",
+            f"-sDEVICE={device}",
+            f"-dCompatibilityLevel={level}",
+        ]
         subprocess.run([*command, f"-sOutputFile={place}", source], check=True)
     script = folder / "source.ps"
     script.write_text(
@@ -390,7 +506,10 @@ SLIDE_SOURCE = """<?xml version="1.0" encoding="UTF-8"?>
 
 def make_office() -> None:
     """What LibreOffice writes of a text, a table and slides."""
-    cells = [[f"<table:table-cell><text:p>{each}</text:p></table:table-cell>" for each in row] for row in ROWS]
+    cells = [
+        [f"<table:table-cell><text:p>{each}</text:p></table:table-cell>" for each in row]
+        for row in ROWS
+    ]
     rows = "".join(f"<table:table-row>{''.join(row)}</table:table-row>" for row in cells)
     paragraphs = "".join(f"<text:p>{line}</text:p>" for line in EVERY)
     text = folder / "letter.fodt"
@@ -398,7 +517,10 @@ def make_office() -> None:
     frame = '<draw:frame svg:x="2cm" svg:y="2cm" svg:width="20cm" svg:height="3cm"><draw:text-box><text:p>{}</text:p>'
     frame += "</draw:text-box></draw:frame>"
     slides = folder / "talk.fodp"
-    pages = "".join(f'<draw:page draw:name="p{at}">{frame.format(line)}</draw:page>' for at, line in enumerate(EVERY))
+    pages = "".join(
+        f'<draw:page draw:name="p{at}">{frame.format(line)}</draw:page>'
+        for at, line in enumerate(EVERY)
+    )
     slides.write_text(SLIDE_SOURCE.format(slides=pages))
     table = folder / "bills.csv"
     with table.open("w", newline="") as file:
@@ -431,7 +553,12 @@ def make_office() -> None:
             "ppt": ("application/vnd.ms-powerpoint", [], old),
         },
     }
-    office = ["soffice", "--headless", "--norestore", f"-env:UserInstallation=file://{folder}/profile"]
+    office = [
+        "soffice",
+        "--headless",
+        "--norestore",
+        f"-env:UserInstallation=file://{folder}/profile",
+    ]
     out = folder / "out"
     for source, kinds in wanted.items():
         taken = ["--infilter=CSV:44,34,76"] if source == table else []
@@ -481,7 +608,11 @@ def make_mails() -> None:
         return mail
 
     by = "email"
-    heads = ["From: Ann Müller <ann@example.org>", "To: me@example.com", "Subject: Über den Plan"]
+    heads = [
+        "From: Ann Müller <ann@example.org>",
+        "To: me@example.com",
+        "Subject: Über den Plan",
+    ]
     mail = letter()
     mail.set_content("\n".join(EVERY))
     keep(by, "plain.eml", "message/rfc822", mail.as_bytes(), [*heads, *EVERY])
@@ -502,9 +633,20 @@ def make_mails() -> None:
     outer.set_content("See inside.")
     outer.add_attachment(mail)
     keep(
-        by, "nested.eml", "application/octet-stream", outer.as_bytes(), ["Attachment: Über den Plan.eml", "See inside."]
+        by,
+        "nested.eml",
+        "application/octet-stream",
+        outer.as_bytes(),
+        ["Attachment: Über den Plan.eml", "See inside."],
     )
-    keep(by, "typed.bin", "message/rfc822", mail.as_bytes(), ["The long text of it"], **chosen)
+    keep(
+        by,
+        "typed.bin",
+        "message/rfc822",
+        mail.as_bytes(),
+        ["The long text of it"],
+        **chosen,
+    )
 
 
 def make_texts() -> None:
@@ -518,12 +660,25 @@ def make_texts() -> None:
     event.add("description", "A long text " * 20 + "at its end")
     calendar = icalendar.Calendar()
     calendar.add_component(event)
-    keep("icalendar", "meet.ics", "text/calendar", calendar.to_ical(), ["SUMMARY:Größe besprechen", "FREQ=DAILY"])
+    keep(
+        "icalendar",
+        "meet.ics",
+        "text/calendar",
+        calendar.to_ical(),
+        ["SUMMARY:Größe besprechen", "FREQ=DAILY"],
+    )
     card = vobject.vCard()
     card.add("fn").value = "Ann Müller"
     card.add("email").value = "ann@example.org"
     content = card.serialize().encode()
-    keep("vobject", "ann.vcf", "text/vcard", content, ["Ann Müller", "ann@example.org"], in_order=False)
+    keep(
+        "vobject",
+        "ann.vcf",
+        "text/vcard",
+        content,
+        ["Ann Müller", "ann@example.org"],
+        in_order=False,
+    )
 
     rows = io.StringIO()
     csv.writer(rows).writerows([*ROWS, *[[line] for line in EVERY]])
@@ -537,14 +692,43 @@ def make_texts() -> None:
         ("wide.txt", "utf-32", "text/plain"),
         ("chinese.txt", "gb18030", "text/plain; charset=gb2312"),
     ):
-        keep("csv", name, kind, rows.getvalue().encode(charset), lines, lacks=["\ufeff", "\0"])
+        keep(
+            "csv",
+            name,
+            kind,
+            rows.getvalue().encode(charset),
+            lines,
+            lacks=["\ufeff", "\0"],
+        )
     keep("csv", "old.csv", "text/csv", ";".join(LATIN[:2]).encode("cp1252"), LATIN[:2])
-    keep("csv", "russian.txt", "text/plain; charset=koi8-r", "Привет, мир".encode("koi8-r"), ["Привет, мир"])
-    keep("json", "a.json", "application/json", json.dumps({"a": EVERY}, ensure_ascii=False).encode(), EVERY)
-    keep("by hand", "a.md", "text/markdown", "# Größe\n\n- one\n".encode(), ["# Größe", "- one"])
-    page = '<html><head><meta charset="koi8-r"></head><body><p>Привет, мир</p></body></html>'
+    keep(
+        "csv",
+        "russian.txt",
+        "text/plain; charset=koi8-r",
+        "Привет, мир".encode("koi8-r"),
+        ["Привет, мир"],
+    )
+    keep(
+        "json",
+        "a.json",
+        "application/json",
+        json.dumps({"a": EVERY}, ensure_ascii=False).encode(),
+        EVERY,
+    )
+    keep(
+        "by hand",
+        "a.md",
+        "text/markdown",
+        "# Größe\n\n- one\n".encode(),
+        ["# Größe", "- one"],
+    )
+    page = (
+        '<html><head><meta charset="koi8-r"></head><body><p>Привет, мир</p></body></html>'
+    )
     keep("by hand", "russian.html", "text/html", page.encode("koi8-r"), ["Привет, мир"])
-    page = "<html><body><p>Größe <span style='display:none'>NEVERSEEN</span></p></body></html>"
+    page = (
+        "<html><body><p>Größe <span style='display:none'>NEVERSEEN</span></p></body></html>"
+    )
     keep(
         "by hand",
         "wide.html",
@@ -554,13 +738,29 @@ def make_texts() -> None:
         lacks=["NEVERSEEN"],
         warns=["hidden text"],
     )
-    keep("by hand", "picture.png", "image/png", b"\x89PNG\r\n\x1a\n" + bytes(50), [], has_text=False)
+    keep(
+        "by hand",
+        "picture.png",
+        "image/png",
+        b"\x89PNG\r\n\x1a\n" + bytes(50),
+        [],
+        has_text=False,
+    )
 
 
 def make_all(place: Path) -> None:
     global folder  # noqa: PLW0603 - a program of one call
     folder = place
-    for make in (make_word, make_sheets, make_slides, make_pdfs, make_open, make_mails, make_texts, make_office):
+    for make in (
+        make_word,
+        make_sheets,
+        make_slides,
+        make_pdfs,
+        make_open,
+        make_mails,
+        make_texts,
+        make_office,
+    ):
         make()
     (folder / "index.json").write_text(json.dumps(made, ensure_ascii=False, indent=1))
 

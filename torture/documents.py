@@ -44,8 +44,18 @@ LIBRARIES = (
     "python-docx==1.2.0 openpyxl==3.1.5 XlsxWriter==3.3.1 python-pptx==1.0.2 reportlab==5.1.0 fpdf2==2.8.9"
     " cairocffi==1.7.1 pikepdf==10.17.0 odfpy==1.4.1 icalendar==7.3.0 vobject==0.9.9"
 )
-PROGRAMS = {"soffice": "libreoffice-writer-nogui", "gs": "ghostscript", "qpdf": "qpdf", "strace": "strace"}
-MORE = ("libreoffice-calc-nogui", "libreoffice-impress-nogui", "libcairo2", "fonts-dejavu-core")
+PROGRAMS = {
+    "soffice": "libreoffice-writer-nogui",
+    "gs": "ghostscript",
+    "qpdf": "qpdf",
+    "strace": "strace",
+}
+MORE = (
+    "libreoffice-calc-nogui",
+    "libreoffice-impress-nogui",
+    "libcairo2",
+    "fonts-dejavu-core",
+)
 MOST_SECONDS = 35
 FORKS = multiprocessing.get_context("fork")
 Parts = Mapping[str, str | bytes]
@@ -83,15 +93,32 @@ def _read(line: object, content: bytes, kind: str, name: str) -> None:
 
 def install() -> Path:
     """The environment of the makers; where a program is missing it is installed as root on Debian."""
-    missing = [package for program, package in PROGRAMS.items() if not shutil.which(program)]
+    missing = [
+        package for program, package in PROGRAMS.items() if not shutil.which(program)
+    ]
     if missing and os.geteuid() == 0 and shutil.which("apt-get"):
-        command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing, *MORE]
-        subprocess.run(command, env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"}, check=True, capture_output=True)
+        command = [
+            "apt-get",
+            "install",
+            "-y",
+            "-qq",
+            "--no-install-recommends",
+            *missing,
+            *MORE,
+        ]
+        subprocess.run(
+            command,
+            env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
+            check=True,
+            capture_output=True,
+        )
     stamp = PLACE / "stamp"
     if not stamp.exists() or stamp.read_text() != LIBRARIES:
         print("  installing the libraries that make documents (once)", flush=True)
         venv.create(PLACE, with_pip=True, clear=True)
-        subprocess.run([PLACE / "bin" / "pip", "install", "-q", *LIBRARIES.split()], check=True)
+        subprocess.run(
+            [PLACE / "bin" / "pip", "install", "-q", *LIBRARIES.split()], check=True
+        )
         stamp.write_text(LIBRARIES)
     return PLACE / "bin" / "python"
 
@@ -111,9 +138,19 @@ def judge_made(document: Mapping[str, object], reading: Reading) -> list[str]:
         if place < 0:
             wrong.append(f"not read here: {each!r}")
         at = max(at, place + len(each))
-    wrong += [f"not read: {each!r}" for each in document.get("anywhere", ()) if plain(each) not in text]
-    wrong += [f"read: {each!r}" for each in document.get("lacks", ()) if each in reading.found.text]
-    wrong += [f"not said: {each!r}" for each in document.get("warns", ()) if each not in said]
+    wrong += [
+        f"not read: {each!r}"
+        for each in document.get("anywhere", ())
+        if plain(each) not in text
+    ]
+    wrong += [
+        f"read: {each!r}"
+        for each in document.get("lacks", ())
+        if each in reading.found.text
+    ]
+    wrong += [
+        f"not said: {each!r}" for each in document.get("warns", ()) if each not in said
+    ]
     if document["holds"] and said and not document.get("warns"):
         wrong.append(f"said: {said}")
     if reading.found.has_text is not document.get("has_text", True):
@@ -123,17 +160,27 @@ def judge_made(document: Mapping[str, object], reading: Reading) -> list[str]:
 
 def judge_all_made(folder: Path) -> int:
     if not (folder / "index.json").exists():
-        subprocess.run([install(), Path(__file__).with_name("document_makers.py"), folder], check=True)
+        subprocess.run(
+            [install(), Path(__file__).with_name("document_makers.py"), folder], check=True
+        )
     documents = json.loads((folder / "index.json").read_text())
     bad = 0
     for document in documents:
-        reading = read((folder / document["file"]).read_bytes(), document["kind"], document["name"])
+        reading = read(
+            (folder / document["file"]).read_bytes(), document["kind"], document["name"]
+        )
         wrong = judge_made(document, reading)
         bad += bool(wrong)
         if wrong:
-            print(f"WRONG {document['by']} {document['file']}: {'; '.join(wrong)}"[:600], flush=True)
+            print(
+                f"WRONG {document['by']} {document['file']}: {'; '.join(wrong)}"[:600],
+                flush=True,
+            )
     makers = {document["by"] for document in documents}
-    print(f"made: {len(documents)} documents by {len(makers)} programs, {bad} of them read wrongly", flush=True)
+    print(
+        f"made: {len(documents)} documents by {len(makers)} programs, {bad} of them read wrongly",
+        flush=True,
+    )
     return bad
 
 
@@ -142,7 +189,9 @@ def judge_all_made(folder: Path) -> int:
 
 def packed(parts: Parts, *, level: int = 6) -> bytes:
     content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=level) as archive:
+    with zipfile.ZipFile(
+        content, "w", zipfile.ZIP_DEFLATED, compresslevel=level
+    ) as archive:
         for name, part in parts.items():
             archive.writestr(name, part)
     return content.getvalue()
@@ -164,7 +213,11 @@ def pdf(*objects: str | bytes, root: int = 1, more: str = "") -> bytes:
 
 
 def stream(data: bytes, filters: str = "/FlateDecode", more: str = "") -> bytes:
-    return f"<< /Length {len(data)} /Filter [{filters}] {more} >>\nstream\n".encode() + data + b"\nendstream"
+    return (
+        f"<< /Length {len(data)} /Filter [{filters}] {more} >>\nstream\n".encode()
+        + data
+        + b"\nendstream"
+    )
 
 
 CATALOG = "<< /Type /Catalog /Pages 2 0 R >>"
@@ -174,7 +227,10 @@ FONT = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica {} >>"
 
 
 def page_pdf(
-    contents: bytes, font: str = FONT.format(""), resources: str = "", more: tuple[str | bytes, ...] = ()
+    contents: bytes,
+    font: str = FONT.format(""),
+    resources: str = "",
+    more: tuple[str | bytes, ...] = (),
 ) -> bytes:
     return pdf(CATALOG, ONE_PAGE, PAGE.format(resources), contents, font, *more)
 
@@ -200,12 +256,18 @@ def word(body: str, **parts: str) -> bytes:
 def sheet(rows: str, **parts: str | bytes) -> bytes:
     book = "<workbook xmlns:r='r'><sheets><sheet name='S' r:id='a'/></sheets></workbook>"
     links = "<Relationships><Relationship Id='a' Target='worksheets/sheet1.xml'/></Relationships>"
-    own = {"xl/workbook.xml": book, "xl/_rels/workbook.xml.rels": links, "xl/worksheets/sheet1.xml": rows}
+    own = {
+        "xl/workbook.xml": book,
+        "xl/_rels/workbook.xml.rels": links,
+        "xl/worksheets/sheet1.xml": rows,
+    }
     return packed(own | parts)
 
 
 def deep_mail(depth: int) -> bytes:
-    edges = "".join(f"Content-Type: multipart/mixed; boundary=b{n}\n\n--b{n}\n" for n in range(depth))
+    edges = "".join(
+        f"Content-Type: multipart/mixed; boundary=b{n}\n\n--b{n}\n" for n in range(depth)
+    )
     return f"From: a@b.example\nSubject: deep\n{edges}\nword\n".encode()
 
 
@@ -215,7 +277,12 @@ def mails_in_mails(depth: int) -> bytes:
         mail = EmailMessage()
         mail["Subject"] = "around"
         mail.set_content("outer")
-        mail.add_attachment(base64.b64encode(inner)[:200_000], maintype="message", subtype="x", filename="a.eml")
+        mail.add_attachment(
+            base64.b64encode(inner)[:200_000],
+            maintype="message",
+            subtype="x",
+            filename="a.eml",
+        )
         inner = mail.as_bytes()
     return inner
 
@@ -227,11 +294,16 @@ def laughs(name: str) -> str:
 
 def overlapping_zip() -> bytes:
     """Many names for one squeezed part, as in a bomb that needs no nesting."""
-    kernel = packed({"word/document.xml": b"<a><t>" + b"x" * 20_000_000 + b"</t></a>"}, level=9)
+    kernel = packed(
+        {"word/document.xml": b"<a><t>" + b"x" * 20_000_000 + b"</t></a>"}, level=9
+    )
     start = kernel.index(b"PK\x01\x02")
     end = kernel.index(b"PK\x05\x06")
     entry = kernel[start:end]
-    entries = b"".join(entry.replace(b"word/document.xml", f"word/header{n:06}.xm".encode()[:17]) for n in range(3000))
+    entries = b"".join(
+        entry.replace(b"word/document.xml", f"word/header{n:06}.xm".encode()[:17])
+        for n in range(3000)
+    )
     tail = bytearray(kernel[end:])
     count = 3001
     tail[8:12] = min(count, 65535).to_bytes(2, "little") * 2
@@ -264,7 +336,9 @@ OUTSIDE = (
     "</Relationships>"
 )
 PARAGRAPH = "<w:document xmlns:w='w'><w:p><w:r><w:t>word</w:t></w:r></w:p></w:document>"
-OPEN_TEXT = "<office:document-content xmlns:office='o' xmlns:text='t'>{}</office:document-content>"
+OPEN_TEXT = (
+    "<office:document-content xmlns:office='o' xmlns:text='t'>{}</office:document-content>"
+)
 
 Case = tuple[str, str, Callable[[], bytes], str]
 """Its name, its type, how it is made, and what must be in its text or in what is said of it (a pattern)."""
@@ -281,35 +355,95 @@ HOSTILE: dict[str, Case] = {
         lambda: packed({"word/document.xml": b"<a b='" + b"x" * 400_000_000 + b"'/>"}),
         "unpacks to more|more time or memory|takes too long",
     ),
-    "one name of 90 MB": ("a.docx", OCTETS, lambda: word("<" + "a" * 90_000_000 + "/>"), "memory|no XML|longer|."),
-    "zip in zip in zip": ("a.zip", "application/zip", lambda: nested_zip(6), "archive of 5 files"),
-    "zip that says it is Word": ("a.docx", OCTETS, lambda: nested_zip(3), "archive of 5 files"),
-    "overlapping zip": ("a.docx", OCTETS, overlapping_zip, "unpacks to more|text was cut|more time|damaged"),
-    "100,000 parts": ("a.docx", OCTETS, lambda: packed({f"word/header{n}.xml": "<a/>" for n in range(100_000)}), "."),
+    "one name of 90 MB": (
+        "a.docx",
+        OCTETS,
+        lambda: word("<" + "a" * 90_000_000 + "/>"),
+        "memory|no XML|longer|.",
+    ),
+    "zip in zip in zip": (
+        "a.zip",
+        "application/zip",
+        lambda: nested_zip(6),
+        "archive of 5 files",
+    ),
+    "zip that says it is Word": (
+        "a.docx",
+        OCTETS,
+        lambda: nested_zip(3),
+        "archive of 5 files",
+    ),
+    "overlapping zip": (
+        "a.docx",
+        OCTETS,
+        overlapping_zip,
+        "unpacks to more|text was cut|more time|damaged",
+    ),
+    "100,000 parts": (
+        "a.docx",
+        OCTETS,
+        lambda: packed({f"word/header{n}.xml": "<a/>" for n in range(100_000)}),
+        ".",
+    ),
     "100,000 headers": (
         *("a.docx", OCTETS),
-        lambda: word(PARAGRAPH, **{f"word/header{n}.xml": "<a><t>x</t></a>" for n in range(60_000)}),
+        lambda: word(
+            PARAGRAPH, **{f"word/header{n}.xml": "<a><t>x</t></a>" for n in range(60_000)}
+        ),
         "word",
     ),
-    "billion laughs in Word": ("a.docx", OCTETS, lambda: word(laughs("a")), "entities of its own"),
-    "billion laughs in a sheet": ("a.xlsx", OCTETS, lambda: sheet(laughs("worksheet")), "entities of its own"),
-    "billion laughs in XML": ("a.xml", "application/xml", lambda: laughs("a").encode(), "ENTITY"),
-    "billion laughs in a page": ("a.html", "text/html", lambda: laughs("html").encode(), "."),
+    "billion laughs in Word": (
+        "a.docx",
+        OCTETS,
+        lambda: word(laughs("a")),
+        "entities of its own",
+    ),
+    "billion laughs in a sheet": (
+        "a.xlsx",
+        OCTETS,
+        lambda: sheet(laughs("worksheet")),
+        "entities of its own",
+    ),
+    "billion laughs in XML": (
+        "a.xml",
+        "application/xml",
+        lambda: laughs("a").encode(),
+        "ENTITY",
+    ),
+    "billion laughs in a page": (
+        "a.html",
+        "text/html",
+        lambda: laughs("html").encode(),
+        ".",
+    ),
     "billion laughs in OpenDocument": (
         *("a.odt", OCTETS),
-        lambda: packed({"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": laughs("a")}),
+        lambda: packed(
+            {
+                "mimetype": "application/vnd.oasis.opendocument.text",
+                "content.xml": laughs("a"),
+            }
+        ),
         "entities of its own",
     ),
     "a file by an entity": ("a.docx", OCTETS, lambda: word(XXE), "entities of its own"),
     "a file by an entity of OpenDocument": (
         *("a.odt", OCTETS),
-        lambda: packed({"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": XXE}),
+        lambda: packed(
+            {"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": XXE}
+        ),
         "entities of its own",
     ),
     "the web by a DTD": ("a.docx", OCTETS, lambda: word(WEB_XXE), "entities of its own"),
     "relations to outside": (
         *("a.docx", OCTETS),
-        lambda: word(PARAGRAPH, **{"word/_rels/document.xml.rels": OUTSIDE, "word/_rels/settings.xml.rels": OUTSIDE}),
+        lambda: word(
+            PARAGRAPH,
+            **{
+                "word/_rels/document.xml.rels": OUTSIDE,
+                "word/_rels/settings.xml.rels": OUTSIDE,
+            },
+        ),
         "word",
     ),
     "a sheet that lies elsewhere": (
@@ -319,19 +453,39 @@ HOSTILE: dict[str, Case] = {
     ),
     "names that climb": (
         *("a.docx", OCTETS),
-        lambda: word(PARAGRAPH, **{"../../../../tmp/deskhand-climbed": "x", "/tmp/deskhand-climbed": "x"}),
+        lambda: word(
+            PARAGRAPH,
+            **{"../../../../tmp/deskhand-climbed": "x", "/tmp/deskhand-climbed": "x"},
+        ),
         "word",
     ),
-    "deep XML": ("a.docx", OCTETS, lambda: word("<a>" * 3_000_000 + "</a>" * 3_000_000), "."),
-    "deep XML without end": ("a.docx", OCTETS, lambda: word("<t>" * 8_000_000), "no XML|memory"),
+    "deep XML": (
+        "a.docx",
+        OCTETS,
+        lambda: word("<a>" * 3_000_000 + "</a>" * 3_000_000),
+        ".",
+    ),
+    "deep XML without end": (
+        "a.docx",
+        OCTETS,
+        lambda: word("<t>" * 8_000_000),
+        "no XML|memory",
+    ),
     "a million rows": (
         *("a.xlsx", OCTETS),
-        lambda: sheet("<a>" + "<row><c><v>1</v></c><c><v>2</v></c></row>" * 1_048_576 + "</a>"),
+        lambda: sheet(
+            "<a>" + "<row><c><v>1</v></c><c><v>2</v></c></row>" * 1_048_576 + "</a>"
+        ),
         "text was cut|1\t2|more time",
     ),
     "far cells": (
         *("a.xlsx", OCTETS),
-        lambda: sheet("<a>" + "<row><c r='XFD1048576'><v>7</v></c><c r='ZZZZZZ9'><v>8</v></c></row>" * 99_999 + "</a>"),
+        lambda: sheet(
+            "<a>"
+            + "<row><c r='XFD1048576'><v>7</v></c><c r='ZZZZZZ9'><v>8</v></c></row>"
+            * 99_999
+            + "</a>"
+        ),
         "## S",
     ),
     "endless repeated cells of OpenDocument": (
@@ -360,22 +514,33 @@ HOSTILE: dict[str, Case] = {
         *("a.xlsx", OCTETS),
         lambda: sheet(
             "<a>" + "<row>" + "<c t='s'><v>0</v></c>" * 150 + "</row>" * 1,
-            **{"xl/sharedStrings.xml": "<sst><si><t>" + "x" * 30_000_000 + "</t></si></sst>"},
+            **{
+                "xl/sharedStrings.xml": "<sst><si><t>"
+                + "x" * 30_000_000
+                + "</t></si></sst>"
+            },
         ),
         "text was cut|memory",
     ),
     "numbers of 10,000 digits": (
         *("a.xlsx", OCTETS),
         lambda: sheet(
-            "<a>" + f"<row><c t='s'><v>{'9' * 10_000}</v></c><c s='{'9' * 9999}'><v>1</v></c></row>" * 50 + "</a>"
+            "<a>"
+            + f"<row><c t='s'><v>{'9' * 10_000}</v></c><c s='{'9' * 9999}'><v>1</v></c></row>"
+            * 50
+            + "</a>"
         ),
         "## S",
     ),
     "huge dates": (
         *("a.xlsx", OCTETS),
         lambda: sheet(
-            "<a><row>" + "".join(f"<c s='0'><v>{n}</v></c>" for n in ("1e308", "nan", "-inf", "x")) + "</row></a>",
-            **{"xl/styles.xml": "<styleSheet><cellXfs><xf numFmtId='14'/></cellXfs></styleSheet>"},
+            "<a><row>"
+            + "".join(f"<c s='0'><v>{n}</v></c>" for n in ("1e308", "nan", "-inf", "x"))
+            + "</row></a>",
+            **{
+                "xl/styles.xml": "<styleSheet><cellXfs><xf numFmtId='14'/></cellXfs></styleSheet>"
+            },
         ),
         "1e308",
     ),
@@ -383,20 +548,31 @@ HOSTILE: dict[str, Case] = {
         *("a.xlsx", OCTETS),
         lambda: sheet(
             "<a/>",
-            **{"xl/styles.xml": f"<s><numFmts><numFmt numFmtId='9' formatCode='{'[' * 3_000_000}'/></numFmts></s>"},
+            **{
+                "xl/styles.xml": f"<s><numFmts><numFmt numFmtId='9' formatCode='{'[' * 3_000_000}'/></numFmts></s>"
+            },
         ),
         "## S",
     ),
-    "macros": ("a.docm", OCTETS, lambda: word(PARAGRAPH, **{"word/vbaProject.bin": "Sub AutoOpen()"}), "word"),
+    "macros": (
+        "a.docm",
+        OCTETS,
+        lambda: word(PARAGRAPH, **{"word/vbaProject.bin": "Sub AutoOpen()"}),
+        "word",
+    ),
     "truncated zip": ("a.docx", OCTETS, lambda: word(PARAGRAPH * 1)[:-60], "damaged"),
     "wrong checksum": (
         *("a.docx", OCTETS),
-        lambda: word(PARAGRAPH).replace(zlib.crc32(PARAGRAPH.encode()).to_bytes(4, "little"), b"abcd"),
+        lambda: word(PARAGRAPH).replace(
+            zlib.crc32(PARAGRAPH.encode()).to_bytes(4, "little"), b"abcd"
+        ),
         "damaged|word",
     ),
     "an odd method of packing": (
         *("a.docx", OCTETS),
-        lambda: word(PARAGRAPH).replace(b"\x14\x00\x00\x00\x08\x00", b"\x14\x00\x00\x00\x63\x00"),
+        lambda: word(PARAGRAPH).replace(
+            b"\x14\x00\x00\x00\x08\x00", b"\x14\x00\x00\x00\x63\x00"
+        ),
         "damaged",
     ),
     "old Office": (
@@ -410,7 +586,12 @@ HOSTILE: dict[str, Case] = {
         lambda: pdf(CATALOG, "<< /Type /Pages /Kids [2 0 R] /Count 1 /Parent 2 0 R >>"),
         ".",
     ),
-    "a million pages": ("a.pdf", "application/pdf", lambda: endless_pages(1_000_000), "more than is read"),
+    "a million pages": (
+        "a.pdf",
+        "application/pdf",
+        lambda: endless_pages(1_000_000),
+        "more than is read",
+    ),
     "deep pages": ("a.pdf", "application/pdf", lambda: deep_pages(20_000), "."),
     "a count that lies": (
         *("a.pdf", "application/pdf"),
@@ -426,7 +607,12 @@ HOSTILE: dict[str, Case] = {
         ),
         "",
     ),
-    "PDF decompression bomb": ("a.pdf", "application/pdf", lambda: page_pdf(stream(squeezed(2_000_000_000))), "."),
+    "PDF decompression bomb": (
+        "a.pdf",
+        "application/pdf",
+        lambda: page_pdf(stream(squeezed(2_000_000_000))),
+        ".",
+    ),
     "PDF packed ten times": (
         *("a.pdf", "application/pdf"),
         lambda: page_pdf(stream(squeezed(300_000_000, 10), "/FlateDecode " * 10)),
@@ -439,20 +625,29 @@ HOSTILE: dict[str, Case] = {
     ),
     "run length bomb": (
         *("a.pdf", "application/pdf"),
-        lambda: page_pdf(stream(zlib.compress(b"\x81x" * 20_000_000), "/FlateDecode /RunLengthDecode")),
+        lambda: page_pdf(
+            stream(zlib.compress(b"\x81x" * 20_000_000), "/FlateDecode /RunLengthDecode")
+        ),
         ".",
     ),
     "LZW bomb": (
         *("a.pdf", "application/pdf"),
         lambda: page_pdf(
-            stream(zlib.compress(b"\x80\x0b\x60\x50\x22\x0c\x0c\x85\x01" * 3_000_000), "/FlateDecode /LZWDecode")
+            stream(
+                zlib.compress(b"\x80\x0b\x60\x50\x22\x0c\x0c\x85\x01" * 3_000_000),
+                "/FlateDecode /LZWDecode",
+            )
         ),
         ".",
     ),
     "predictor with huge columns": (
         *("a.pdf", "application/pdf"),
         lambda: page_pdf(
-            stream(squeezed(1000), "/FlateDecode", "/DecodeParms [<< /Predictor 15 /Columns 2000000000 >>]")
+            stream(
+                squeezed(1000),
+                "/FlateDecode",
+                "/DecodeParms [<< /Predictor 15 /Columns 2000000000 >>]",
+            )
         ),
         "",
     ),
@@ -475,7 +670,13 @@ HOSTILE: dict[str, Case] = {
         lambda: page_pdf(
             stream(zlib.compress(b"BT /F 9 Tf (word) Tj ET")),
             FONT.format("/ToUnicode 6 0 R"),
-            more=(stream(zlib.compress(b"begincmap 1 beginbfrange <0000> <ffffffff> <0000> endbfrange endcmap")),),
+            more=(
+                stream(
+                    zlib.compress(
+                        b"begincmap 1 beginbfrange <0000> <ffffffff> <0000> endbfrange endcmap"
+                    )
+                ),
+            ),
         ),
         "",
     ),
@@ -487,7 +688,9 @@ HOSTILE: dict[str, Case] = {
             more=(
                 stream(
                     zlib.compress(
-                        b"begincmap 100 beginbfrange\n" + b"<0000> <ffff> <0000>\n" * 20_000 + b"endbfrange endcmap"
+                        b"begincmap 100 beginbfrange\n"
+                        + b"<0000> <ffff> <0000>\n" * 20_000
+                        + b"endbfrange endcmap"
                     )
                 ),
             ),
@@ -508,25 +711,53 @@ HOSTILE: dict[str, Case] = {
     ),
     "a table of objects that loops": (
         *("a.pdf", "application/pdf"),
-        lambda: re.sub(rb"(trailer\n<<)", rb"\1 /Prev 9", pdf(CATALOG, ONE_PAGE, PAGE.format(""))),
+        lambda: re.sub(
+            rb"(trailer\n<<)", rb"\1 /Prev 9", pdf(CATALOG, ONE_PAGE, PAGE.format(""))
+        ),
         "",
     ),
     "300,000 objects": ("a.pdf", "application/pdf", lambda: many_objects(300_000), ""),
     "deep arrays": (
         *("a.pdf", "application/pdf"),
-        lambda: pdf(CATALOG, ONE_PAGE, "<< /Type /Page /Contents " + "[" * 500_000 + "]" * 500_000 + " >>"),
+        lambda: pdf(
+            CATALOG,
+            ONE_PAGE,
+            "<< /Type /Page /Contents " + "[" * 500_000 + "]" * 500_000 + " >>",
+        ),
         ".",
     ),
-    "truncated PDF": ("a.pdf", "application/pdf", lambda: page_pdf(stream(zlib.compress(b"BT ET")))[:200], "."),
-    "a PDF that is junk": ("a.pdf", "application/pdf", lambda: b"%PDF-1.7\n" + bytes(range(256)) * 100_000, "."),
+    "truncated PDF": (
+        "a.pdf",
+        "application/pdf",
+        lambda: page_pdf(stream(zlib.compress(b"BT ET")))[:200],
+        ".",
+    ),
+    "a PDF that is junk": (
+        "a.pdf",
+        "application/pdf",
+        lambda: b"%PDF-1.7\n" + bytes(range(256)) * 100_000,
+        ".",
+    ),
     "a PDF that is none": ("a.pdf", "application/pdf", lambda: b"MZ" + bytes(1000), "."),
     "a text that says it is PDF": ("a.pdf", "application/pdf", lambda: b"Hello", "."),
-    "a picture that says it is text": ("a.txt", "text/plain", lambda: b"\x89PNG\r\n\x1a\n" + os.urandom(100_000), ""),
-    "deep mail": ("a.eml", "message/rfc822", lambda: deep_mail(5000), "nested too deeply|too many parts"),
+    "a picture that says it is text": (
+        "a.txt",
+        "text/plain",
+        lambda: b"\x89PNG\r\n\x1a\n" + os.urandom(100_000),
+        "",
+    ),
+    "deep mail": (
+        "a.eml",
+        "message/rfc822",
+        lambda: deep_mail(5000),
+        "nested too deeply|too many parts",
+    ),
     "mails in mails": ("a.eml", "message/rfc822", lambda: mails_in_mails(20), "outer"),
     "a mail of a million parts": (
         *("a.eml", "message/rfc822"),
-        lambda: b"Content-Type: multipart/mixed; boundary=b\n\n" + b"--b\n\nx\n" * 1_000_000,
+        lambda: (
+            b"Content-Type: multipart/mixed; boundary=b\n\n" + b"--b\n\nx\n" * 1_000_000
+        ),
         "too many parts",
     ),
     "a header of 20 MB": (
@@ -535,7 +766,12 @@ HOSTILE: dict[str, Case] = {
         lambda: b"To: " + b"a@b.example, " * 1_500_000 + b"\n\nword",
         "word",
     ),
-    "a million headers": ("a.eml", "message/rfc822", lambda: b"X: y\n" * 3_000_000 + b"\nword", "word"),
+    "a million headers": (
+        "a.eml",
+        "message/rfc822",
+        lambda: b"X: y\n" * 3_000_000 + b"\nword",
+        "word",
+    ),
     "recurrence bomb": (
         *("a.ics", "text/calendar"),
         lambda: (
@@ -550,17 +786,42 @@ HOSTILE: dict[str, Case] = {
         lambda: b"BEGIN:VEVENT\r\nSUMMARY:x\r\n" * 950_000,
         "text was cut",
     ),
-    "a page of a million tags": ("a.html", "text/html", lambda: b"<div>" * 1_000_000 + b"word", "."),
+    "a page of a million tags": (
+        "a.html",
+        "text/html",
+        lambda: b"<div>" * 1_000_000 + b"word",
+        ".",
+    ),
     "a page of styles": (
         *("a.html", "text/html"),
-        lambda: b"<style>" + b"a b c d e{color:red}" * 100_000 + b"</style>" + b"<p class=a>word" * 50_000,
+        lambda: (
+            b"<style>"
+            + b"a b c d e{color:red}" * 100_000
+            + b"</style>"
+            + b"<p class=a>word" * 50_000
+        ),
         ".",
     ),
     "one line of 28 MB": ("a.csv", "text/csv", lambda: b"a," * 14_000_000, "text was cut"),
-    "UTF-7 by its label": ("a.txt", "text/plain; charset=utf-7", lambda: b"+ADw-script+AD4- word", "word"),
-    "a label that is no charset": ("a.txt", "text/plain; charset=../../etc/passwd", lambda: b"word", "word"),
+    "UTF-7 by its label": (
+        "a.txt",
+        "text/plain; charset=utf-7",
+        lambda: b"+ADw-script+AD4- word",
+        "word",
+    ),
+    "a label that is no charset": (
+        "a.txt",
+        "text/plain; charset=../../etc/passwd",
+        lambda: b"word",
+        "word",
+    ),
     "a label that unpacks": ("a.txt", "text/plain; charset=bz2", lambda: b"word", "word"),
-    "an RTF bomb": ("a.rtf", "application/rtf", lambda: b"{\\rtf1 word" + b"{" * 10_000_000, "."),
+    "an RTF bomb": (
+        "a.rtf",
+        "application/rtf",
+        lambda: b"{\\rtf1 word" + b"{" * 10_000_000,
+        ".",
+    ),
     "an RTF of binary": (
         "a.rtf",
         "application/rtf",
@@ -574,7 +835,12 @@ HOSTILE: dict[str, Case] = {
         ".",
     ),
     "lying type": ("photo.png", "image/png", lambda: word(PARAGRAPH), "word"),
-    "an archive in gzip": ("a.tar.gz", "application/gzip", lambda: zlib.compress(bytes(10_000_000)), ""),
+    "an archive in gzip": (
+        "a.tar.gz",
+        "application/gzip",
+        lambda: zlib.compress(bytes(10_000_000)),
+        "",
+    ),
 }
 
 
@@ -607,11 +873,23 @@ def judge_all_hostile(only: str | None) -> int:
         bad += bool(wrong)
         slowest = max(slowest, reading.seconds)
         largest = max(largest, reading.megabytes)
-        shown = "; ".join(wrong) or " ".join(reading.found.warnings) or reading.found.text[:60].replace("\n", " ")
+        shown = (
+            "; ".join(wrong)
+            or " ".join(reading.found.warnings)
+            or reading.found.text[:60].replace("\n", " ")
+        )
         mark = "WRONG" if wrong else "ok   "
-        print(f"{mark} {name}: {reading.seconds:.1f} s, {reading.megabytes:.0f} MB: {shown}"[:300], flush=True)
+        print(
+            f"{mark} {name}: {reading.seconds:.1f} s, {reading.megabytes:.0f} MB: {shown}"[
+                :300
+            ],
+            flush=True,
+        )
     SECRET.unlink()
-    print(f"hostile: {len(HOSTILE)} documents, {bad} wrong; at most {slowest:.1f} s and {largest:.0f} MB", flush=True)
+    print(
+        f"hostile: {len(HOSTILE)} documents, {bad} wrong; at most {slowest:.1f} s and {largest:.0f} MB",
+        flush=True,
+    )
     return bad
 
 
@@ -626,7 +904,9 @@ def damage(content: bytes) -> bytes:
             case 0:
                 changed[at] = random.randrange(256)
             case 1:
-                changed[at : at + 4] = random.choice((b"\xff\xff\xff\xff", bytes(4), b"\x7f\xff\xff\xff"))
+                changed[at : at + 4] = random.choice(
+                    (b"\xff\xff\xff\xff", bytes(4), b"\x7f\xff\xff\xff")
+                )
             case 2:
                 del changed[at : at + random.randrange(1, 50)]
             case _:
@@ -638,7 +918,9 @@ def judge_all_damaged(folder: Path, seconds: float) -> int:
     """Neither the reader nor the look at what would be sent falls over; in this process, for speed."""
     logging.disable()
     index = json.loads((folder / "index.json").read_text())
-    whole = [(document["name"], (folder / document["file"]).read_bytes()) for document in index]
+    whole = [
+        (document["name"], (folder / document["file"]).read_bytes()) for document in index
+    ]
     small = [(name, content) for name, content in whole if 100 < len(content) < 60_000]
     until = time.monotonic() + seconds
     fallen: Counter[str] = Counter()
@@ -656,7 +938,10 @@ def judge_all_damaged(folder: Path, seconds: float) -> int:
             fallen[f"{name}: {type(error).__name__} {error}"[:100]] += 1
     for each, times in fallen.items():
         print(f"WRONG damaged {each} ({times} times)", flush=True)
-    print(f"damaged: {count:,} documents, {fallen.total()} of them let somebody fall over", flush=True)
+    print(
+        f"damaged: {count:,} documents, {fallen.total()} of them let somebody fall over",
+        flush=True,
+    )
     return fallen.total()
 
 
@@ -674,31 +959,73 @@ TRACED = (
 def judge_traces() -> int:
     """With strace: no socket, and no file but those of Python and its libraries."""
     SECRET.write_text("SECRETWORD")
-    known = (sys.prefix, sys.base_prefix, "/etc/ld.so", "/lib", "/usr/lib", "/usr/share/locale", "/proc/self", "/sys/")
-    known += (str(Path(__file__).parents[1]), "/etc/localtime", "/usr/share/zoneinfo", "/dev/null", "/proc/cpuinfo")
+    known = (
+        sys.prefix,
+        sys.base_prefix,
+        "/etc/ld.so",
+        "/lib",
+        "/usr/lib",
+        "/usr/share/locale",
+        "/proc/self",
+        "/sys/",
+    )
+    known += (
+        str(Path(__file__).parents[1]),
+        "/etc/localtime",
+        "/usr/share/zoneinfo",
+        "/dev/null",
+        "/proc/cpuinfo",
+    )
     bad = 0
     for name in TRACED:
         file, kind, make, _ = HOSTILE[name]
         with tempfile.NamedTemporaryFile() as trace:
             calls = "trace=network,open,openat,execve,fork,vfork"
-            command = ["strace", "-f", "-qq", "-e", calls, "-o", trace.name, sys.executable, "-P", "-m"]
+            command = [
+                "strace",
+                "-f",
+                "-qq",
+                "-e",
+                calls,
+                "-o",
+                trace.name,
+                sys.executable,
+                "-P",
+                "-m",
+            ]
             subprocess.run(
-                [*command, "deskhand.mail.documents", kind, file, ""], input=make(), capture_output=True, check=False
+                [*command, "deskhand.mail.documents", kind, file, ""],
+                input=make(),
+                capture_output=True,
+                check=False,
             )
             lines = Path(trace.name).read_text().splitlines()
-        opened = [re.findall(r'"([^"]*)"', line)[0] for line in lines if "open" in line and " = -1" not in line]
+        opened = [
+            re.findall(r'"([^"]*)"', line)[0]
+            for line in lines
+            if "open" in line and " = -1" not in line
+        ]
         strange = [path for path in opened if not path.startswith(known)]
-        sockets = [line for line in lines if re.search(r"\b(socket|connect|sendto|fork)\(", line)]
+        sockets = [
+            line for line in lines if re.search(r"\b(socket|connect|sendto|fork)\(", line)
+        ]
         bad += bool(strange or sockets)
-        print(f"{'WRONG' if strange or sockets else 'ok   '} traced {name}: {strange + sockets}", flush=True)
+        print(
+            f"{'WRONG' if strange or sockets else 'ok   '} traced {name}: {strange + sockets}",
+            flush=True,
+        )
     SECRET.unlink()
     return bad
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", choices=["made", "damaged", "hostile", "traced"])
-    parser.add_argument("--seconds", type=float, default=60, help="for damaged ones (default 60)")
+    parser.add_argument(
+        "--seconds", type=float, default=60, help="for damaged ones (default 60)"
+    )
     parser.add_argument("--case", help="a part of the name of a hostile one")
     parser.add_argument("--keep", type=Path, help="where the documents are made, or were")
     options = parser.parse_args()
@@ -708,7 +1035,9 @@ def main() -> int:
             place = options.keep or Path(folder)
             place.mkdir(exist_ok=True)
             bad += judge_all_made(place)
-            bad += judge_all_damaged(place, options.seconds if options.only != "made" else 0)
+            bad += judge_all_damaged(
+                place, options.seconds if options.only != "made" else 0
+            )
     if options.only in (None, "hostile"):
         bad += judge_all_hostile(options.case)
     if options.only in (None, "traced") and options.case is None and shutil.which("strace"):

@@ -37,7 +37,14 @@ from tests.gate import worker
 LEASE = timedelta(seconds=6)
 MOST_UNKNOWN = 0.03
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.gate.worker", "deskhand.mail.gmail", "deskhand.mail.imap", "deskhand.mail.local"])
+FORKS.set_forkserver_preload(
+    [
+        "tests.gate.worker",
+        "deskhand.mail.gmail",
+        "deskhand.mail.imap",
+        "deskhand.mail.local",
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,9 @@ class Worker:
 
     def start(self) -> None:
         self.line, theirs = FORKS.Pipe()
-        self.process = FORKS.Process(target=worker.serve, args=(self.environment, LEASE, self.chance, theirs))
+        self.process = FORKS.Process(
+            target=worker.serve, args=(self.environment, LEASE, self.chance, theirs)
+        )
         self.process.start()
         theirs.close()
         if self.line.recv() != "ready":
@@ -74,10 +83,16 @@ class Worker:
 
     def submit(self, letter: "Letter") -> str | None:
         """What came of it, or None where the process was killed in the middle."""
-        self.line.send(json.dumps(letter.proposal | ({"account": letter.account} if letter.account else {})))
+        self.line.send(
+            json.dumps(
+                letter.proposal | ({"account": letter.account} if letter.account else {})
+            )
+        )
         started = time.monotonic()
         doomed = random.random() < 0.4
-        if doomed and not self.line.poll(random.uniform(0, 1.2 * statistics.median(self.durations))):
+        if doomed and not self.line.poll(
+            random.uniform(0, 1.2 * statistics.median(self.durations))
+        ):
             self.kill()
             return None
         answer = json.loads(self.line.recv())[0]
@@ -105,8 +120,14 @@ class Letter:
 
     @property
     def proposal(self) -> dict[str, str]:
-        body = f"Letter {self.number}.\n" + "".join(f"Line {line} of {self.number}.\n" for line in range(20))
-        return {"to": f"friend{self.number}@example.org", "subject": f"Letter {self.number}", "body": body}
+        body = f"Letter {self.number}.\n" + "".join(
+            f"Line {line} of {self.number}.\n" for line in range(20)
+        )
+        return {
+            "to": f"friend{self.number}@example.org",
+            "subject": f"Letter {self.number}",
+            "body": body,
+        }
 
 
 @contextmanager
@@ -195,7 +216,11 @@ def accounts_site(folder: Path) -> Iterator[Site]:
             gmail.account.address = f"{name}@example.com"
             gmail._server.handle_error = lambda *_: None  # noqa: SLF001 - as above
             signed_in = str(gmail.credentials(folder / f"{name}.json"))
-            own = {"gmail_credentials": signed_in, "gmail_api_endpoint": gmail.origin, "address": f"{name}@example.com"}
+            own = {
+                "gmail_credentials": signed_in,
+                "gmail_api_endpoint": gmail.origin,
+                "address": f"{name}@example.com",
+            }
             accounts.append({"name": name, "kind": "gmail"} | own)
         one.chance = be_down
         two.chance = spoil_gmail
@@ -204,7 +229,9 @@ def accounts_site(folder: Path) -> Iterator[Site]:
             "imap_url": f"imap://{imap.user}:{PASSWORD}@127.0.0.1:{imap.port}",
             "smtp_url": f"smtp://127.0.0.1:{relay.port}",
         }
-        accounts.append({"name": "imap", "kind": "imap", "address": "imap@example.com"} | urls)
+        accounts.append(
+            {"name": "imap", "kind": "imap", "address": "imap@example.com"} | urls
+        )
 
         def by_account() -> dict[str, list[bytes]]:
             return {
@@ -223,7 +250,12 @@ def accounts_site(folder: Path) -> Iterator[Site]:
         )
 
 
-SITES = {"local": local_site, "gmail": gmail_site, "imap": imap_site, "accounts": accounts_site}
+SITES = {
+    "local": local_site,
+    "gmail": gmail_site,
+    "imap": imap_site,
+    "accounts": accounts_site,
+}
 
 
 @contextmanager
@@ -231,7 +263,9 @@ def desk_environment(folder: Path, database: str) -> Iterator[dict[str, str]]:
     (folder / "vault" / "Approved").mkdir(parents=True)
     paths = {"DESKHAND_HOME": str(folder / "home"), "VAULT_PATH": str(folder / "vault")}
     inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    environment = inherited | paths | {"DESKHAND_MAX_SENDS": "1000000", "MCP_LOG_LEVEL": "ERROR"}
+    environment = (
+        inherited | paths | {"DESKHAND_MAX_SENDS": "1000000", "MCP_LOG_LEVEL": "ERROR"}
+    )
     if database == "sqlite":
         yield environment
         return
@@ -288,7 +322,9 @@ def states_of(environment: dict[str, str]) -> dict[str, str]:
     """The state of each letter that somebody asked for, by its subject."""
     desk = Desk(load(environment).settings)
     try:
-        rows = desk.store.write_sync(lambda tx: tx.all("SELECT action, state FROM requests ORDER BY created"))
+        rows = desk.store.write_sync(
+            lambda tx: tx.all("SELECT action, state FROM requests ORDER BY created")
+        )
     finally:
         desk.close()
     return {json.loads(action)["subject"]: state for action, state in rows}
@@ -299,7 +335,13 @@ def settled(environment: dict[str, str], letter: Letter) -> bool:
     return state in ("sent", "unknown") if letter.approved else state is not None
 
 
-def judge(name: str, environment: dict[str, str], letters: dict[str, Letter], site: Site, kills: int) -> bool:
+def judge(
+    name: str,
+    environment: dict[str, str],
+    letters: dict[str, Letter],
+    site: Site,
+    kills: int,
+) -> bool:
     mails = [read(raw) for raw in site.delivered()]
     times = Counter(str(mail["Subject"]) for mail in mails)
     states = states_of(environment)
@@ -310,7 +352,9 @@ def judge(name: str, environment: dict[str, str], letters: dict[str, Letter], si
         "altered": sum(altered(letters, mail) for mail in mails),
         "lost": sum(states.get(subject) not in ("sent", "unknown") for subject in approved),
         "from a wrong account": count_strays(letters, site),
-        "said sent, not sent": sum(states[subject] == "sent" and not times[subject] for subject in states),
+        "said sent, not sent": sum(
+            states[subject] == "sent" and not times[subject] for subject in states
+        ),
     }
     unknown = {subject for subject, state in states.items() if state == "unknown"}
     unanswered = set(site.unanswered())
@@ -326,10 +370,20 @@ def judge(name: str, environment: dict[str, str], letters: dict[str, Letter], si
 
 def count_strays(letters: dict[str, Letter], site: Site) -> int:
     """Mails that an account delivered which is not the one that was meant, or under another's address."""
-    own = {"main": "me@example.com", "one": "one@example.com", "two": "two@example.com", "imap": "imap@example.com"}
-    mails = [(address, read(raw)) for address, raws in site.by_account().items() for raw in raws]
+    own = {
+        "main": "me@example.com",
+        "one": "one@example.com",
+        "two": "two@example.com",
+        "imap": "imap@example.com",
+    }
+    mails = [
+        (address, read(raw)) for address, raws in site.by_account().items() for raw in raws
+    ]
     meant = [own[letters[str(mail["Subject"])].account or "main"] for _, mail in mails]
-    return sum(not address == str(mail["From"]) == wanted for (address, mail), wanted in zip(mails, meant, strict=True))
+    return sum(
+        not address == str(mail["From"]) == wanted
+        for (address, mail), wanted in zip(mails, meant, strict=True)
+    )
 
 
 def read(raw: bytes) -> EmailMessage:
@@ -339,7 +393,12 @@ def read(raw: bytes) -> EmailMessage:
 def altered(letters: dict[str, Letter], mail: EmailMessage) -> bool:
     wanted = letters[str(mail["Subject"])].proposal
     body = mail.get_content().replace("\r\n", "\n")
-    return (str(mail["To"]), body, mail["Cc"], mail["Bcc"]) != (wanted["to"], wanted["body"], None, None)
+    return (str(mail["To"]), body, mail["Cc"], mail["Bcc"]) != (
+        wanted["to"],
+        wanted["body"],
+        None,
+        None,
+    )
 
 
 def torture(name: str, sends: int, database: str) -> bool:
@@ -350,7 +409,10 @@ def torture(name: str, sends: int, database: str) -> bool:
     ):
         environment = own | site.environment
         turns = site.accounts or (None,)
-        chosen = [Letter(number, number % 10 != 9, turns[number % len(turns)]) for number in range(sends)]
+        chosen = [
+            Letter(number, number % 10 != 9, turns[number % len(turns)])
+            for number in range(sends)
+        ]
         letters = {letter.proposal["subject"]: letter for letter in chosen}
         kills = run_sends(environment, letters, site.chance)
         return judge(name, environment, letters, site, kills)
@@ -367,7 +429,9 @@ def race(rounds: int, database: str) -> bool:
         wrong = 0
         for number in range(rounds):
             letter = Letter(number, approved=True)
-            released = race_once(Path(environment["VAULT_PATH"]), workers, letter, sealed=number % 2 == 0)
+            released = race_once(
+                Path(environment["VAULT_PATH"]), workers, letter, sealed=number % 2 == 0
+            )
             wrong += released != 1
         for working in workers:
             working.close()
@@ -386,7 +450,12 @@ def race_once(vault: Path, workers: list[Worker], letter: Letter, *, sealed: boo
         workers[0].line.recv()
         approve(vault, {letter.proposal["subject"]: letter})
     else:
-        lines = {"type": "email_send", "status": "approved", "to": letter.proposal["to"], "created": str(letter.number)}
+        lines = {
+            "type": "email_send",
+            "status": "approved",
+            "to": letter.proposal["to"],
+            "created": str(letter.number),
+        }
         text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in lines.items())
         (vault / "Approved" / f"{letter.number}.md").write_text(f"---\n{text}---\n")
     for racing in workers:
@@ -399,11 +468,15 @@ def race_once(vault: Path, workers: list[Worker], letter: Letter, *, sealed: boo
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sends", type=int, default=300, help="for each mailbox (default 300)")
+    parser.add_argument(
+        "--sends", type=int, default=300, help="for each mailbox (default 300)"
+    )
     parser.add_argument("--rounds", type=int, default=500, help="of the race (default 500)")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--only", choices=[*SITES, "race"])
-    parser.add_argument("--accounts", action="store_true", help="only the desk with several accounts")
+    parser.add_argument(
+        "--accounts", action="store_true", help="only the desk with several accounts"
+    )
     parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
     options = parser.parse_args()
     random.seed(options.seed)
@@ -412,7 +485,9 @@ def main() -> int:
     if options.accounts:
         names = ["accounts"]
     good = [
-        race(options.rounds, options.database) if name == "race" else torture(name, options.sends, options.database)
+        race(options.rounds, options.database)
+        if name == "race"
+        else torture(name, options.sends, options.database)
         for name in names
     ]
     return 0 if all(good) else 1

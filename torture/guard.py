@@ -45,9 +45,22 @@ class KilledDesk:
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "deskhand", "up", "--no-browser", "--json", "--port", "0"]
+        command = [
+            sys.executable,
+            "-m",
+            "deskhand",
+            "up",
+            "--no-browser",
+            "--json",
+            "--port",
+            "0",
+        ]
         self.process = subprocess.Popen(
-            command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            command,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
         )
         self.address = json.loads(self.process.stdout.readline())["address"]
 
@@ -59,7 +72,11 @@ class KilledDesk:
 
     def kill_server(self) -> None:
         """The server that the desk has started."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        children = (
+            Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+            .read_text()
+            .split()
+        )
         for child in children:
             with suppress(ProcessLookupError, FileNotFoundError):
                 if str(STRANGER).encode() in Path(f"/proc/{child}/cmdline").read_bytes():
@@ -80,7 +97,9 @@ async def call(running: KilledDesk, number: int, seconds: float) -> str | None:
     return None
 
 
-async def carry_through(running: KilledDesk, desk: Desk, number: int, turn: asyncio.Semaphore) -> None:
+async def carry_through(
+    running: KilledDesk, desk: Desk, number: int, turn: asyncio.Semaphore
+) -> None:
     """Ask, say yes nine times of ten, and ask again as an impatient assistant does."""
     async with turn:
         request = None
@@ -107,7 +126,9 @@ async def torture(environment: dict[str, str], calls: int, done: Path) -> bool:
     desk = Desk(load(environment).settings)
     turn = asyncio.Semaphore(AT_ONCE)
     trouble = asyncio.create_task(disturb(running))
-    await asyncio.gather(*(carry_through(running, desk, number, turn) for number in range(calls)))
+    await asyncio.gather(
+        *(carry_through(running, desk, number, turn) for number in range(calls))
+    )
     trouble.cancel()
     await asyncio.gather(trouble, return_exceptions=True)
     states = await settle(desk)
@@ -144,13 +165,27 @@ async def settle(desk: Desk) -> Counter[str]:
 def judge(lines: Counter[str], states: Counter[str], calls: int, kills: int) -> bool:
     wanted = {f"call {number}" for number in range(calls) if number % 10}
     twice = [line for line, count in lines.items() if count > 1]
-    altered = [line for line in lines if line not in {f"call {number}" for number in range(calls)}]
+    altered = [
+        line for line in lines if line not in {f"call {number}" for number in range(calls)}
+    ]
     unapproved = [line for line in lines if line not in wanted and line not in altered]
     lost = len(wanted - lines.keys()) - states["unknown"]
     told = f"{calls} calls, {kills} kills: {len(lines)} made, {states['unknown']} unknown, states {dict(states)}"
-    print(f"{told}; twice {len(twice)}, unapproved {len(unapproved)}, altered {len(altered)}, lost {max(lost, 0)}")
+    print(
+        f"{told}; twice {len(twice)}, unapproved {len(unapproved)}, altered {len(altered)}, lost {max(lost, 0)}"
+    )
     few = states["unknown"] <= kills * AT_ONCE
-    return not (twice or unapproved or altered or lost > 0 or states["approved"] or states["sending"]) and few
+    return (
+        not (
+            twice
+            or unapproved
+            or altered
+            or lost > 0
+            or states["approved"]
+            or states["sending"]
+        )
+        and few
+    )
 
 
 @contextmanager
@@ -182,7 +217,11 @@ def main() -> int:
         (home / "guard.toml").write_text(f"[servers.stranger]\ncommand = {command}\n")
         with database(folder, options.database) as more:
             around = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
-            environment = around | {"DESKHAND_HOME": str(home), "SERVICE_AUTH_TOKEN": TOKEN, "TZ": "UTC"} | more
+            environment = (
+                around
+                | {"DESKHAND_HOME": str(home), "SERVICE_AUTH_TOKEN": TOKEN, "TZ": "UTC"}
+                | more
+            )
             fine = asyncio.run(torture(environment, options.calls, folder / "done"))
     return 0 if fine else 1
 

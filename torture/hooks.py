@@ -42,18 +42,36 @@ class ScriptedModel:
             return [{"type": "text", "text": "A title"}]
         self.asked.append(request)
         if len(self.asked) == 1:
-            return [{"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "echo one"}}]
+            return [
+                {
+                    "type": "tool_use",
+                    "id": "toolu_1",
+                    "name": "Bash",
+                    "input": {"command": "echo one"},
+                }
+            ]
         return [{"type": "text", "text": "Hello, garden."}]
 
     def heard(self) -> str:
-        return json.dumps([request["messages"] for request in self.asked], ensure_ascii=False)
+        return json.dumps(
+            [request["messages"] for request in self.asked], ensure_ascii=False
+        )
 
 
 def events(content: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The answer as the API streams it."""
     usage = {"input_tokens": 1, "output_tokens": 1}
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "scripted", "content": []}
-    yield {"type": "message_start", "message": message | {"stop_reason": None, "usage": usage}}
+    message = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "scripted",
+        "content": [],
+    }
+    yield {
+        "type": "message_start",
+        "message": message | {"stop_reason": None, "usage": usage},
+    }
     stop = "end_turn"
     for index, block in enumerate(content):
         if block["type"] == "tool_use":
@@ -66,7 +84,11 @@ def events(content: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield {"type": "content_block_start", "index": index, "content_block": begun}
         yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
-    yield {"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": None}, "usage": usage}
+    yield {
+        "type": "message_delta",
+        "delta": {"stop_reason": stop, "stop_sequence": None},
+        "usage": usage,
+    }
     yield {"type": "message_stop"}
 
 
@@ -116,7 +138,10 @@ def run(claude: str, event: str, place: Path) -> str | None:
     room = FilesRoom(str(repository))
     room.append(AgentMessage("id000001", "reviewer", "bob", LETTER))
     hook = {"type": "command", "command": f"{AGENTMAIL} receive --hook"}
-    settings = {"hooks": {event: [{"hooks": [hook]}]}, "permissions": {"allow": ["Bash(echo:*)"]}}
+    settings = {
+        "hooks": {event: [{"hooks": [hook]}]},
+        "permissions": {"allow": ["Bash(echo:*)"]},
+    }
     model = ScriptedModel()
     with serving(model) as address:
         environment = {
@@ -154,11 +179,20 @@ def run(claude: str, event: str, place: Path) -> str | None:
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("claude", nargs="?", default=shutil.which("claude"), help="the path of Claude Code's program")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "claude",
+        nargs="?",
+        default=shutil.which("claude"),
+        help="the path of Claude Code's program",
+    )
     claude = parser.parse_args(argv).claude
     if claude is None:
-        print("no claude in this shell: `npm install @anthropic-ai/claude-code`, then name its path")
+        print(
+            "no claude in this shell: `npm install @anthropic-ai/claude-code`, then name its path"
+        )
         return 0
     failed = 0
     for event in (*READ_AT, *NEVER_AT):

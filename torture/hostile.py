@@ -51,8 +51,15 @@ async def long_steps(pieces: Sequence[str]) -> list[str]:
     for piece in dict.fromkeys(pieces):
         longest = await loop.walk((piece * (1_000_000 // len(piece) + 1))[:1_000_000])
         step = max(longest, key=longest.__getitem__)
-        print(f"  {piece!r}: at most {longest[step]:.2f} s of the loop, for {step}", flush=True)
-        wrong += [f"{step} takes {cost:.1f} s for {piece!r}" for step, cost in longest.items() if cost > 1]
+        print(
+            f"  {piece!r}: at most {longest[step]:.2f} s of the loop, for {step}",
+            flush=True,
+        )
+        wrong += [
+            f"{step} takes {cost:.1f} s for {piece!r}"
+            for step, cost in longest.items()
+            if cost > 1
+        ]
     return wrong
 
 
@@ -64,7 +71,9 @@ async def wrong_hosts() -> list[str]:
     for address, host in zip(SPELLINGS, hosts, strict=True):
         target = weblinks.resolve(address)
         if (target and target.host) != host:
-            wrong.append(f"{address!r}: Chromium goes to {host}, the desk says {target and target.host}")
+            wrong.append(
+                f"{address!r}: Chromium goes to {host}, the desk says {target and target.host}"
+            )
     print(f"  {len(SPELLINGS)} spellings, {len(wrong)} wrong")
     return wrong
 
@@ -82,7 +91,9 @@ async def unwarned_tricks() -> list[str]:
                 shots.append(base64.b64encode(await page.screenshot()).decode())
             is_hidden = await judge.evaluate(COMPARE, shots) <= UNSEEN
             hidden += is_hidden
-            mail = mime.parse(b"Content-Type: text/html; charset=utf-8\n\n" + source.encode())
+            mail = mime.parse(
+                b"Content-Type: text/html; charset=utf-8\n\n" + source.encode()
+            )
             if is_hidden and "SECRET" in mail.body and not mail.warnings:
                 wrong.append(f"hidden, and neither taken out nor warned about: {source}")
             if not is_hidden and "SECRET" not in mail.body and not mail.warnings:
@@ -92,7 +103,9 @@ async def unwarned_tricks() -> list[str]:
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--only", choices=["time", "megabyte", "links", "hiding"])
     options.add_argument("--every", action="store_true")
     options.add_argument("--size", type=int, default=64_000)

@@ -26,9 +26,13 @@ WAYS = ("pip", "pipx", "uv")
 
 def run(*command: str | Path, **variables: str) -> None:
     environment = clean_environment() | variables
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False
+    )
     if done.returncode:
-        sys.exit(f"failed: {' '.join(map(str, command))}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+        sys.exit(
+            f"failed: {' '.join(map(str, command))}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+        )
 
 
 def clean_environment() -> dict[str, str]:
@@ -50,22 +54,52 @@ def install(way: str, tool: Path, wheel: Path, place: Path) -> Path:
     match way:
         case "pip":
             run(SYSTEM_PYTHON, "-m", "venv", place / "venv")
-            run(place / "venv" / "bin" / "pip", "install", "--quiet", "--no-cache-dir", wheel)
+            run(
+                place / "venv" / "bin" / "pip",
+                "install",
+                "--quiet",
+                "--no-cache-dir",
+                wheel,
+            )
             return place / "venv" / "bin"
         case "pipx":
-            folders = {"PIPX_HOME": str(place / "home"), "PIPX_BIN_DIR": str(place / "bin"), "PIP_NO_CACHE_DIR": "1"}
+            folders = {
+                "PIPX_HOME": str(place / "home"),
+                "PIPX_BIN_DIR": str(place / "bin"),
+                "PIP_NO_CACHE_DIR": "1",
+            }
             run(tool, "install", "--quiet", "--python", SYSTEM_PYTHON, wheel, **folders)
         case _:
-            folders = {"UV_TOOL_DIR": str(place / "home"), "UV_TOOL_BIN_DIR": str(place / "bin")}
-            cached = {"UV_CACHE_DIR": str(place / "cache"), "UV_LINK_MODE": "copy", "UV_SYSTEM_CERTS": "1"}
-            run(tool, "tool", "install", "--quiet", "--python", SYSTEM_PYTHON, wheel, **folders, **cached)
+            folders = {
+                "UV_TOOL_DIR": str(place / "home"),
+                "UV_TOOL_BIN_DIR": str(place / "bin"),
+            }
+            cached = {
+                "UV_CACHE_DIR": str(place / "cache"),
+                "UV_LINK_MODE": "copy",
+                "UV_SYSTEM_CERTS": "1",
+            }
+            run(
+                tool,
+                "tool",
+                "install",
+                "--quiet",
+                "--python",
+                SYSTEM_PYTHON,
+                wheel,
+                **folders,
+                **cached,
+            )
     return place / "bin"
 
 
 def megabytes(place: Path) -> float:
     """Of what stays: a cache may go at any time."""
     files = (each for each in place.rglob("*") if each.is_file() and not each.is_symlink())
-    return sum(each.stat().st_size for each in files if (place / "cache") not in each.parents) / 1e6
+    return (
+        sum(each.stat().st_size for each in files if (place / "cache") not in each.parents)
+        / 1e6
+    )
 
 
 @contextmanager
@@ -75,7 +109,12 @@ def demo(commands: Path, place: Path):
     environment = clean_environment() | {"HOME": str(place), "TMPDIR": str(place)}
     command = [commands / "deskhand", "up", "--demo", "--no-browser", "--json"]
     with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=place, text=True
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=place,
+        text=True,
     ) as desk:
         assert desk.stdout
         told = json.loads(desk.stdout.readline())
@@ -92,14 +131,28 @@ def try_way(way: str, wheel: Path, place: Path) -> dict[str, str | float]:
     began = time.perf_counter()
     commands = install(way, tool, wheel, target)
     seconds = time.perf_counter() - began
-    said = subprocess.run([commands / "deskhand", "--version"], capture_output=True, text=True, check=True).stdout
-    helped = subprocess.run([commands / "agentmail", "--help"], capture_output=True, text=True, check=True).stderr
+    said = subprocess.run(
+        [commands / "deskhand", "--version"], capture_output=True, text=True, check=True
+    ).stdout
+    helped = subprocess.run(
+        [commands / "agentmail", "--help"], capture_output=True, text=True, check=True
+    ).stderr
     size = megabytes(target)
     (place / "person").mkdir()
     with demo(commands, place / "person") as (health, until_health):
         pass
-    works = said == f"deskhand {__version__}\n" and helped.startswith("agentmail") and health == {"status": "ok"}
-    return {"way": way, "seconds": seconds, "megabytes": size, "demo_seconds": until_health, "works": works}
+    works = (
+        said == f"deskhand {__version__}\n"
+        and helped.startswith("agentmail")
+        and health == {"status": "ok"}
+    )
+    return {
+        "way": way,
+        "seconds": seconds,
+        "megabytes": size,
+        "demo_seconds": until_health,
+        "works": works,
+    }
 
 
 def main(argv: list[str]) -> int:
@@ -114,9 +167,8 @@ def main(argv: list[str]) -> int:
         print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.2f} MB")
         rows = [try_way(way, wheel, place / way) for way in ways]
     for row in rows:
-        figures = (
-            f"{row['seconds']:6.1f} s  {row['megabytes']:6.1f} MB  demo answers after {row['demo_seconds']:4.1f} s"
-        )
+        size = f"{row['seconds']:6.1f} s  {row['megabytes']:6.1f} MB"
+        figures = f"{size}  demo answers after {row['demo_seconds']:4.1f} s"
         print(f"{row['way']:<5}{figures}{'' if row['works'] else '  DOES NOT WORK'}")
     return int(not all(row["works"] for row in rows))
 

@@ -49,7 +49,9 @@ def bridged(home: Home, name: str) -> Iterator[str]:
     """The address at which the pipe to this server is reached by HTTP."""
     listener = socket.create_server(("127.0.0.1", 0))
     bridge = Bridge([sys.executable, "-m", "deskhand", "mcp", name], home.environment)
-    server = uvicorn.Server(uvicorn.Config(bridge.app, log_config=None, timeout_graceful_shutdown=1))
+    server = uvicorn.Server(
+        uvicorn.Config(bridge.app, log_config=None, timeout_graceful_shutdown=1)
+    )
 
     async def serve() -> None:
         await server.serve([listener])
@@ -69,24 +71,41 @@ def judge_scenarios(home: Home, server: str, revision: str, scenarios: list[str]
         wrong = []
         for each in scenarios:
             place = Path(folder) / each
-            wanted = ("--url", address, "--scenario", each, "--spec-version", revision, "--output-dir", place)
+            wanted = (
+                "--url",
+                address,
+                "--scenario",
+                each,
+                "--spec-version",
+                revision,
+                "--output-dir",
+                place,
+            )
             said = node(CONFORMANCE, "server", *wanted, environment=home.environment)
             if set().union(*statuses(place).values()) != {"SUCCESS"}:
                 wrong.append(f"{each}: {said.stdout[-300:]}{said.stderr[-300:]}")
     count = f"{len(scenarios) - len(wrong)} of {len(scenarios)} scenarios"
-    report(f"conformance {revision} {server}: {count}", works=not wrong, why="\n".join(wrong))
+    report(
+        f"conformance {revision} {server}: {count}", works=not wrong, why="\n".join(wrong)
+    )
 
 
 def judge_fixtures(place: Path) -> None:
     """What the judge calls by name, through a pipe to the desk's socket."""
     home = judged_home(place)
     command = [sys.executable, "-m", joined_app.__name__]
-    with subprocess.Popen(command, env=home.environment, cwd=ROOT, stdout=subprocess.PIPE, text=True) as app:
+    with subprocess.Popen(
+        command, env=home.environment, cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as app:
         assert app.stdout
         app.stdout.readline()
         wait_for(place / "home" / "desk.sock")
         for revision in ("2025-11-25", "2026-07-28"):
-            required = [each for each in required_scenarios(revision) if not each.startswith(OF_HTTP)]
+            required = [
+                each
+                for each in required_scenarios(revision)
+                if not each.startswith(OF_HTTP)
+            ]
             judge_scenarios(home, "conformance", revision, required)
         app.terminate()
 
@@ -106,7 +125,11 @@ def judge_servers(place: Path) -> None:
             for era in ("legacy", "modern"):
                 with tempfile.TemporaryDirectory() as folder:
                     found = test_inspector.names_on_stdio(name, era, home, Path(folder))
-                report(f"Inspector {era} {name}", works=test_inspector.SERVERS[kind.path] in found, why=str(found))
+                report(
+                    f"Inspector {era} {name}",
+                    works=test_inspector.SERVERS[kind.path] in found,
+                    why=str(found),
+                )
         for version in ("v1", "v2"):
             test_typescript_client.drive(version, {}, home, desk.address)
             report(f"TypeScript {version}, all six", works=True)
@@ -140,7 +163,9 @@ def judge_tasks(place: Path) -> None:
         for (era, folder), said in wanted.items():
             letter = json.dumps(HELLO | {"subject": f"{era} {folder}"})
             command = [NODE, WAITING, MODULES, era, f"{desk.address}/mcp", TOKEN, letter]
-            judge = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            judge = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
             assert judge.stdout
             heard = judge.stdout.readline()
             if heard.startswith("task "):
@@ -156,7 +181,12 @@ def judge_tasks(place: Path) -> None:
 
 def main(argv: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
-        judges = {"oauth": judge_oauth, "tasks": judge_tasks, "fixtures": judge_fixtures, "servers": judge_servers}
+        judges = {
+            "oauth": judge_oauth,
+            "tasks": judge_tasks,
+            "fixtures": judge_fixtures,
+            "servers": judge_servers,
+        }
         for each, judge in judges.items():
             if argv and each not in argv:
                 continue

@@ -76,7 +76,12 @@ def _office(place: Path) -> Office:
     vault = place / "vault"
     vault.mkdir()
     inherited = {name: os.environ[name] for name in ("PATH", "HOME")}
-    own = {"DESKHAND_HOME": f"{place}/home", "VAULT_PATH": str(vault), "TZ": "UTC", "DESKHAND_USER": "ann"}
+    own = {
+        "DESKHAND_HOME": f"{place}/home",
+        "VAULT_PATH": str(vault),
+        "TZ": "UTC",
+        "DESKHAND_USER": "ann",
+    }
     mail = {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_FIRST_DAYS": "3650"}
     return Office(Home(vault, inherited | own | mail | {"SERVICE_AUTH_TOKEN": "a-token"}))
 
@@ -99,11 +104,22 @@ async def _answer(desk: Desk, person: Person, times: LoopTimes) -> None:
     await state(desk)
     for card in cards:
         one = f"/approvals/{card.id}"
-        for path in ("/", f"/waiting?open={card.id}", one, f"{one}/edit", f"/approvals/batch?card={card.id}"):
+        for path in (
+            "/",
+            f"/waiting?open={card.id}",
+            one,
+            f"{one}/edit",
+            f"/approvals/batch?card={card.id}",
+        ):
             times.step = f"GET {path.replace(card.id, 'ID')}"
             await person.reads(path)
         times.step = "POST /approvals/ID/edit"
-        edited = {"digest": card.digest, "to": TO["to"], "subject": "Other", "body": f"{card.body}\nmore"}
+        edited = {
+            "digest": card.digest,
+            "to": TO["to"],
+            "subject": "Other",
+            "body": f"{card.body}\nmore",
+        }
         await person.sends(f"{one}/edit", edited, at=one)
     times.step = "a send"
     for card in cards:
@@ -111,18 +127,35 @@ async def _answer(desk: Desk, person: Person, times: LoopTimes) -> None:
             await desk.gate.release(card.id, "desk")
 
 
-async def _receive(desk: Desk, person: Person, assistant: Client, times: LoopTimes, text: str) -> None:
+async def _receive(
+    desk: Desk, person: Person, assistant: Client, times: LoopTimes, text: str
+) -> None:
     raw = text.encode("utf-8", "replace")
     head = b"From: a@example.org\nTo: me@example.com\nSubject: a question\n"
-    forms = (b"\n", b"Content-Type: text/html; charset=utf-8\n\n", b"References: ", b"Reply-To: ", b"X: ")
+    forms = (
+        b"\n",
+        b"Content-Type: text/html; charset=utf-8\n\n",
+        b"References: ",
+        b"Reply-To: ",
+        b"X: ",
+    )
     times.step = "mail that arrives"
     assert isinstance(desk.mailbox, LocalMailbox)
-    await desk.mailbox.receive([Incoming(head + form + raw + b"\n\nx", seen=False) for form in forms])
+    await desk.mailbox.receive(
+        [Incoming(head + form + raw + b"\n\nx", seen=False) for form in forms]
+    )
     for mail in await desk.mailbox.search("", 10):
         times.step = "GET /mail/ID"
         await person.reads(f"/mail/{mail.id}")
         await _call(assistant, times, "get_email", message_id=mail.id)
-        await _call(assistant, times, "reply_email", thread_id=mail.thread_id, message_id=mail.id, body=text)
+        await _call(
+            assistant,
+            times,
+            "reply_email",
+            thread_id=mail.thread_id,
+            message_id=mail.id,
+            body=text,
+        )
     await _call(assistant, times, "search_email", query=text)
     times.step = "the orchestrator"
     orchestrator = Orchestrator(desk)
@@ -131,14 +164,26 @@ async def _receive(desk: Desk, person: Person, assistant: Client, times: LoopTim
 
 
 async def _write(person: Person, assistant: Client, times: LoopTimes, text: str) -> None:
-    await _call(assistant, times, "write_note", path="a.md", frontmatter={"a": "b"}, body=text)
-    await _call(assistant, times, "write_note", path="b.md", frontmatter={"a": text}, body="x")
+    await _call(
+        assistant, times, "write_note", path="a.md", frontmatter={"a": "b"}, body=text
+    )
+    await _call(
+        assistant, times, "write_note", path="b.md", frontmatter={"a": text}, body="x"
+    )
     await _call(assistant, times, "read_note", path="a.md")
     await _call(assistant, times, "search_notes", query=text)
     await _call(assistant, times, "create_task", title=text)
     await _call(assistant, times, "create_task", title="t", description=text)
     await _call(assistant, times, "send_to_agent", recipient="person", message=text)
-    for path in ("/mail", "/notes", "/notes/note?path=a.md", "/notes?q=a", "/tasks", "/agents", "/timeline"):
+    for path in (
+        "/mail",
+        "/notes",
+        "/notes/note?path=a.md",
+        "/notes?q=a",
+        "/tasks",
+        "/agents",
+        "/timeline",
+    ):
         times.step = f"GET {path}"
         await person.reads(path)
 

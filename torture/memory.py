@@ -27,14 +27,22 @@ ALLOWED = 1.05
 
 
 async def work(assistant: Client, http: httpx2.AsyncClient, number: int) -> None:
-    note = {"path": f"torture/{number % 10}.md", "frontmatter": {"round": number}, "body": "word " * 2000}
+    note = {
+        "path": f"torture/{number % 10}.md",
+        "frontmatter": {"round": number},
+        "body": "word " * 2000,
+    }
     await assistant.call_tool("write_note", note)
     await assistant.call_tool("read_note", {"path": note["path"]})
     await assistant.call_tool("search_notes", {"query": "word"})
     await assistant.call_tool("search_email", {"query": "a"})
-    made = await assistant.call_tool("create_task", {"title": f"task {number}", "description": "x" * 5000})
+    made = await assistant.call_tool(
+        "create_task", {"title": f"task {number}", "description": "x" * 5000}
+    )
     await assistant.call_tool("list_tasks", {})
-    await assistant.call_tool("delete_task", {"task_id": (made.structured_content or {})["id"]})
+    await assistant.call_tool(
+        "delete_task", {"task_id": (made.structured_content or {})["id"]}
+    )
     await http.get(PAGES[number % len(PAGES)])
 
 
@@ -46,23 +54,33 @@ def resident_megabytes(process: int) -> float:
 async def measure(rounds: int) -> list[float]:
     found: list[float] = []
     with tempfile.TemporaryDirectory() as place:
-        environment = {name: os.environ[name] for name in ("PATH", "HOME")} | {"TMPDIR": place}
+        environment = {name: os.environ[name] for name in ("PATH", "HOME")} | {
+            "TMPDIR": place
+        }
         desk = start(Path(place), environment, "--demo", "--port", "0")
         try:
             token = (desk.home / "token").read_text().strip()
-            async with entered(desk) as http, http_client(f"{desk.address}/mcp", token, "2026-07-28") as assistant:
+            async with (
+                entered(desk) as http,
+                http_client(f"{desk.address}/mcp", token, "2026-07-28") as assistant,
+            ):
                 for turn in range(rounds):
                     for number in range(CALLS):
                         await work(assistant, http, turn * CALLS + number)
                     found.append(resident_megabytes(desk.process.pid))
-                    print(f"  {(turn + 1) * CALLS * 8:,} calls: {found[-1]:.0f} MB", flush=True)
+                    print(
+                        f"  {(turn + 1) * CALLS * 8:,} calls: {found[-1]:.0f} MB",
+                        flush=True,
+                    )
         finally:
             desk.close()
     return found
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--rounds", type=int, default=26)
     logging.disable(logging.WARNING)
     found = asyncio.run(measure(options.parse_args().rounds))

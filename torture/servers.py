@@ -34,7 +34,10 @@ from tests.resident.test_up import start
 from tests.transports import ERAS
 
 PLACE = Path(__file__).resolve().parents[1] / ".judges" / "foreign"
-NPM = [f"@modelcontextprotocol/server-{name}@2026.8.31" for name in ("everything", "filesystem", "memory")]
+NPM = [
+    f"@modelcontextprotocol/server-{name}@2026.8.31"
+    for name in ("everything", "filesystem", "memory")
+]
 PYPI = "workspace-mcp==2.2.1"
 LONGEST = 16 << 20
 Calls = list[tuple[str, dict[str, Any]]]
@@ -63,7 +66,10 @@ EVERYTHING: Calls = [
     ("get-structured-content", {"location": "Chicago"}),
     ("get-sum", {"a": 1.5, "b": 2}),
     ("get-tiny-image", {}),
-    ("gzip-file-as-resource", {"name": "a.gz", "data": "data:text/plain,hello", "outputType": "resource"}),
+    (
+        "gzip-file-as-resource",
+        {"name": "a.gz", "data": "data:text/plain,hello", "outputType": "resource"},
+    ),
     ("toggle-simulated-logging", {}),
     ("toggle-simulated-logging", {}),
     ("toggle-subscriber-updates", {}),
@@ -80,10 +86,16 @@ MEMORY: Calls = [
     ("read_graph", {}),
     ("search_nodes", {"query": "Ann"}),
     ("open_nodes", {"names": ["Ann"]}),
-    ("delete_observations", {"deletions": [{"entityName": "Ann", "observations": ["reads"]}]}),
+    (
+        "delete_observations",
+        {"deletions": [{"entityName": "Ann", "observations": ["reads"]}]},
+    ),
     ("delete_relations", {"relations": [LIKES]}),
     ("delete_entities", {"entityNames": ["Ann"]}),
-    ("add_observations", {"observations": [{"entityName": "nobody", "contents": ["reads"]}]}),
+    (
+        "add_observations",
+        {"observations": [{"entityName": "nobody", "contents": ["reads"]}]},
+    ),
 ]
 LISTS = ("resources/list", "resources/templates/list", "prompts/list")
 MORE: list[tuple[str, dict[str, Any]]] = [
@@ -92,7 +104,10 @@ MORE: list[tuple[str, dict[str, Any]]] = [
     ("prompts/get", {"name": "args-prompt", "arguments": {"city": "Paris", "state": "TX"}}),
     (
         "completion/complete",
-        {"ref": {"type": "ref/prompt", "name": "completable-prompt"}, "argument": {"name": "department", "value": "E"}},
+        {
+            "ref": {"type": "ref/prompt", "name": "completable-prompt"},
+            "argument": {"name": "department", "value": "E"},
+        },
     ),
 ]
 
@@ -105,7 +120,14 @@ def name_files(folder: Path) -> Calls:
         ("read_file", {"path": one}),
         ("read_text_file", {"path": one, "head": 1}),
         ("read_multiple_files", {"paths": [one, str(folder / "none.txt")]}),
-        ("edit_file", {"path": one, "edits": [{"oldText": "beta", "newText": "gamma"}], "dryRun": False}),
+        (
+            "edit_file",
+            {
+                "path": one,
+                "edits": [{"oldText": "beta", "newText": "gamma"}],
+                "dryRun": False,
+            },
+        ),
         ("create_directory", {"path": str(folder / "sub")}),
         ("move_file", {"source": one, "destination": str(folder / "sub" / "two.txt")}),
         ("list_directory", {"path": str(folder)}),
@@ -121,7 +143,12 @@ def name_files(folder: Path) -> Calls:
 
 FIRST = "18d5a00000000001"
 """What the double calls its first mail."""
-NEW = {"subject": "Hello", "body": "Hi.", "to": "ann@example.org", "include_signature": False}
+NEW = {
+    "subject": "Hello",
+    "body": "Hi.",
+    "to": "ann@example.org",
+    "include_signature": False,
+}
 MAIL: Calls = [
     ("search_gmail_messages", {"query": "subject:Lunch"}),
     ("get_gmail_message_content", {"message_id": FIRST}),
@@ -134,7 +161,10 @@ MAIL: Calls = [
     ("list_gmail_filters", {}),
     ("manage_gmail_filter", {"action": "delete", "filter_id": "none"}),
     ("modify_gmail_message_labels", {"message_id": FIRST, "add_label_ids": ["STARRED"]}),
-    ("batch_modify_gmail_message_labels", {"message_ids": [FIRST], "remove_label_ids": ["STARRED"]}),
+    (
+        "batch_modify_gmail_message_labels",
+        {"message_ids": [FIRST], "remove_label_ids": ["STARRED"]},
+    ),
     ("draft_gmail_message", NEW),
     ("send_gmail_message", NEW),
     ("send_gmail_message", {"to": 7}),
@@ -159,7 +189,11 @@ def install() -> None:
         print("  installing the servers from npm", flush=True)
         PLACE.mkdir(parents=True, exist_ok=True)
         quiet = ["--silent", "--no-audit", "--no-fund", "--no-package-lock"]
-        subprocess.run(["npm", "install", *quiet, "--prefix", PLACE, *NPM], check=True, capture_output=True)
+        subprocess.run(
+            ["npm", "install", *quiet, "--prefix", PLACE, *NPM],
+            check=True,
+            capture_output=True,
+        )
     stamp = PLACE / PYPI
     if not stamp.exists():
         print(f"  installing {PYPI}", flush=True)
@@ -174,7 +208,14 @@ def strangers(folder: Path) -> Iterator[dict[str, Stranger]]:
     def script(name: str) -> list[str]:
         return [
             str(NODE),
-            str(PLACE / "node_modules" / "@modelcontextprotocol" / f"server-{name}" / "dist" / "index.js"),
+            str(
+                PLACE
+                / "node_modules"
+                / "@modelcontextprotocol"
+                / f"server-{name}"
+                / "dist"
+                / "index.js"
+            ),
         ]
 
     files = folder / "files"
@@ -186,7 +227,9 @@ def strangers(folder: Path) -> Iterator[dict[str, Stranger]]:
         yield {
             "everything": Stranger(everything, EVERYTHING, more=MORE),
             "everything-http": Stranger(everything, EVERYTHING, url=url, more=MORE),
-            "filesystem": Stranger([*script("filesystem"), str(files)], name_files(files), state=files),
+            "filesystem": Stranger(
+                [*script("filesystem"), str(files)], name_files(files), state=files
+            ),
             "memory": Stranger(remembering, MEMORY, state=memory),
             "workspace": Stranger(workspace(folder, double), MAIL),
         }
@@ -197,7 +240,9 @@ def http_everything(command: list[str]) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen([*command, "streamableHttp"], env=os.environ | {"PORT": str(port)}, **quiet)
+    process = subprocess.Popen(
+        [*command, "streamableHttp"], env=os.environ | {"PORT": str(port)}, **quiet
+    )
     try:
         until = time.monotonic() + 60
         while time.monotonic() < until:
@@ -215,10 +260,23 @@ def http_everything(command: list[str]) -> Iterator[str]:
 def workspace(folder: Path, double: GmailDouble) -> list[str]:
     place = folder / "google"
     place.mkdir()
-    scopes = [f"https://www.googleapis.com/auth/gmail.{part}" for part in ("readonly", "modify", "send", "compose")]
-    scopes += ["https://www.googleapis.com/auth/gmail.labels", "https://www.googleapis.com/auth/gmail.settings.basic"]
-    known = {"refresh_token": "refresh-1", "token_uri": f"{double.origin}/token", "scopes": scopes, **CLIENT}
-    (place / f"{ADDRESS}.json").write_text(json.dumps(known | {"token": None, "expiry": None}))
+    scopes = [
+        f"https://www.googleapis.com/auth/gmail.{part}"
+        for part in ("readonly", "modify", "send", "compose")
+    ]
+    scopes += [
+        "https://www.googleapis.com/auth/gmail.labels",
+        "https://www.googleapis.com/auth/gmail.settings.basic",
+    ]
+    known = {
+        "refresh_token": "refresh-1",
+        "token_uri": f"{double.origin}/token",
+        "scopes": scopes,
+        **CLIENT,
+    }
+    (place / f"{ADDRESS}.json").write_text(
+        json.dumps(known | {"token": None, "expiry": None})
+    )
     (place / "at_the_double.py").write_text(AT_THE_DOUBLE)
     given = {
         "WORKSPACE_MCP_CREDENTIALS_DIR": str(place),
@@ -239,10 +297,17 @@ def workspace(folder: Path, double: GmailDouble) -> list[str]:
 
 
 @asynccontextmanager
-async def connect(command: list[str], environment: dict[str, str], era: str) -> AsyncIterator[LineClient]:
+async def connect(
+    command: list[str], environment: dict[str, str], era: str
+) -> AsyncIterator[LineClient]:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL, env=environment, limit=LONGEST
+        *command,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=asyncio.subprocess.DEVNULL,
+        env=environment,
+        limit=LONGEST,
     )
     client = LineClient(process.stdout, process.stdin, era)
     try:
@@ -268,7 +333,9 @@ async def ask_all(client: LineClient, stranger: Stranger) -> dict[str, Any]:
     for method, params in stranger.more:
         answers[f"{method} {json.dumps(params)}"] = await client.ask(method, **params)
     for number, (tool, arguments) in enumerate(stranger.calls):
-        answers[f"{number} {tool}"] = await client.ask("tools/call", name=tool, arguments=arguments)
+        answers[f"{number} {tool}"] = await client.ask(
+            "tools/call", name=tool, arguments=arguments
+        )
     return answers
 
 
@@ -279,7 +346,9 @@ def comparable(asked: str, answer: dict[str, Any], era: str) -> str:
     for tool in plain.get("result", {}).get("tools", []) if asked == "tools/list" else ():
         if era != "legacy":
             tool.pop("execution", None)  # a word of 2025-11-25 that 2026-07-28 has not
-    return CHANGING.sub("…", json.dumps(plain, sort_keys=True, ensure_ascii=False).replace("\\n", "\n"))
+    return CHANGING.sub(
+        "…", json.dumps(plain, sort_keys=True, ensure_ascii=False).replace("\\n", "\n")
+    )
 
 
 async def compare(name: str, stranger: Stranger, environment: dict[str, str]) -> bool:
@@ -296,12 +365,18 @@ async def compare(name: str, stranger: Stranger, environment: dict[str, str]) ->
 def tell(name: str, era: str, own: dict[str, Any], through: dict[str, Any]) -> bool:
     listed = {each["name"] for each in own["tools/list"]["result"]["tools"]}
     called = {each.partition(" ")[2] for each in own} & listed
-    pairs = {each: (comparable(each, own[each], era), comparable(each, through[each], era)) for each in own}
+    pairs = {
+        each: (comparable(each, own[each], era), comparable(each, through[each], era))
+        for each in own
+    }
     different = {each: pair for each, pair in pairs.items() if pair[0] != pair[1]}
     count = f"{len(listed):5} {len(called):6} {len(own):6} {len(own) - len(different):5} {len(different):9}"
     print(f"{name:16} {era:11} {count}", flush=True)
     for each, (itself, guarded) in different.items():
-        print(f"    {each}\n      itself  {itself[:600]}\n      through {guarded[:600]}", flush=True)
+        print(
+            f"    {each}\n      itself  {itself[:600]}\n      through {guarded[:600]}",
+            flush=True,
+        )
     return not different
 
 
@@ -310,16 +385,42 @@ def judge(name: str, stranger: Stranger, environment: dict[str, str], folder: Pa
     fine = True
     command = [sys.executable, "-m", "deskhand", "mcp", name]
     for era in ("legacy", "modern"):
-        how = ("--protocol-era", era, "--method", "tools/list", "--strict", "--format", "json")
+        how = (
+            "--protocol-era",
+            era,
+            "--method",
+            "tools/list",
+            "--strict",
+            "--format",
+            "json",
+        )
         home = f"DESKHAND_HOME={environment['DESKHAND_HOME']}"
-        listed = node(INSPECTOR, "--cli", *command, "-e", home, *how, environment=environment | {"HOME": str(folder)})
-        works = listed.returncode == 0 and bool(json.loads(listed.stdout)["result"]["tools"])
-        print(f"{name:16} Inspector {era}: {'ok' if works else listed.stderr[-300:]}", flush=True)
+        listed = node(
+            INSPECTOR,
+            "--cli",
+            *command,
+            "-e",
+            home,
+            *how,
+            environment=environment | {"HOME": str(folder)},
+        )
+        works = listed.returncode == 0 and bool(
+            json.loads(listed.stdout)["result"]["tools"]
+        )
+        print(
+            f"{name:16} Inspector {era}: {'ok' if works else listed.stderr[-300:]}",
+            flush=True,
+        )
         fine = fine and works
     for version in ("v1", "v2"):
-        given = {name: {"command": command[0], "args": command[1:], "calls": stranger.calls[:3]}}
+        given = {
+            name: {"command": command[0], "args": command[1:], "calls": stranger.calls[:3]}
+        }
         ran = node(SCRIPT, MODULES, version, json.dumps(given), environment=environment)
-        print(f"{name:16} TypeScript {version}: {'ok' if ran.returncode == 0 else ran.stderr[-300:]}", flush=True)
+        print(
+            f"{name:16} TypeScript {version}: {'ok' if ran.returncode == 0 else ran.stderr[-300:]}",
+            flush=True,
+        )
         fine = fine and ran.returncode == 0
     return fine
 
@@ -328,12 +429,20 @@ def run(only: str | None, folder: Path) -> bool:
     home = folder / "home"
     home.mkdir()
     around = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
-    environment = around | {"DESKHAND_HOME": str(home), "SERVICE_AUTH_TOKEN": TOKEN, "TZ": "UTC"}
+    environment = around | {
+        "DESKHAND_HOME": str(home),
+        "SERVICE_AUTH_TOKEN": TOKEN,
+        "TZ": "UTC",
+    }
     results = []
     with strangers(folder) as found:
         text = ""
         for name, each in found.items():
-            how = f"url = {json.dumps(each.url)}" if each.url else f"command = {json.dumps(each.command)}"
+            how = (
+                f"url = {json.dumps(each.url)}"
+                if each.url
+                else f"command = {json.dumps(each.command)}"
+            )
             text += f'[servers.{name}]\n{how}\n[[servers.{name}.rules]]\ntool = "*"\ndo = "pass"\n'
             if each.state:
                 each.state.mkdir()

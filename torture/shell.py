@@ -28,7 +28,14 @@ import httpx2
 
 from deskhand import guard, pipe, running
 from deskhand.setup.program import copy_program
-from tests.setup.guarded_account import COMMAND, LETTER, PASSWORD, Account, made_account, why_not
+from tests.setup.guarded_account import (
+    COMMAND,
+    LETTER,
+    PASSWORD,
+    Account,
+    made_account,
+    why_not,
+)
 from torture import shell_ways
 
 PERSON = "alex"
@@ -110,7 +117,10 @@ class Site:
 
     def serves(self) -> bool:
         try:
-            return httpx2.get(f"{self.account.address}/health", timeout=20).status_code in (200, 503)
+            return httpx2.get(f"{self.account.address}/health", timeout=20).status_code in (
+                200,
+                503,
+            )
         except httpx2.HTTPError:
             return False
 
@@ -121,12 +131,18 @@ class Site:
     def _count(self, name: str, sql: str) -> int:
         if not (self.home / name).exists():
             return 0
-        with closing(sqlite3.connect(f"file:{self.home / name}?mode=ro", uri=True, timeout=30)) as database:
+        with closing(
+            sqlite3.connect(f"file:{self.home / name}?mode=ro", uri=True, timeout=30)
+        ) as database:
             return int(database.execute(sql).fetchone()[0])
 
     def secrets(self) -> list[str]:
         """What nobody on the account may read: of each secret a part that is found nowhere else."""
-        texts = [(self.home / name).read_text().strip() for name in SECRETS if (self.home / name).exists()]
+        texts = [
+            (self.home / name).read_text().strip()
+            for name in SECRETS
+            if (self.home / name).exists()
+        ]
         return [CANARY, *(text for text in texts if len(text) > 20)]
 
     @contextmanager
@@ -143,7 +159,9 @@ class Site:
 class Guarded(Site):
     def __init__(self, account: Account) -> None:
         super().__init__(account, guard.HOME, COMMAND, pipe.GUARDED)
-        demand(account.root("service", "install", "--guarded", "--for", account.name, "--yes"))
+        demand(
+            account.root("service", "install", "--guarded", "--for", account.name, "--yes")
+        )
         demand(account.root("password", "set", given=f"{PASSWORD}\n"))
 
     def start(self) -> None:
@@ -179,7 +197,9 @@ class Ordinary(Site):
         wait_for(lambda: self.pid > 0)
 
     def link(self) -> str:
-        return str(json.loads(demand(self.account.deskhand("link", "--json")).stdout)["link"])
+        return str(
+            json.loads(demand(self.account.deskhand("link", "--json")).stdout)["link"]
+        )
 
     def _kill(self) -> None:
         if self._process is not None:
@@ -279,8 +299,12 @@ def approve(site: Site, person: httpx2.Client, fields: dict[str, str]) -> None:
     assert token is not None
     given = {"form_token": token[1], "digest": fields["DIGEST"], "password": PASSWORD}
     answer = person.post(f"/approvals/{fields['CARD']}/approve", data=given)
-    if told := _WAIT.search(answer.text):  # programs of the account have guessed; the person waits as they are told
-        print(f"    the person is told to wait {told[1]} seconds, because others have guessed")
+    if told := _WAIT.search(
+        answer.text
+    ):  # programs of the account have guessed; the person waits as they are told
+        print(
+            f"    the person is told to wait {told[1]} seconds, because others have guessed"
+        )
         time.sleep(int(told[1]) + 1)
         answer = person.post(f"/approvals/{fields['CARD']}/approve", data=given)
     assert answer.status_code == 303, answer.text
@@ -295,7 +319,10 @@ def run_all(site: Site, names: list[str]) -> list[Verdict]:
         with site.signed_in() as person:
             verdict = try_way(site, name, person, old)
         verdicts.append(verdict)
-        print(f"{number:3} {'THROUGH' if verdict.gets_through else 'held':8} {name}: {verdict.words}", flush=True)
+        print(
+            f"{number:3} {'THROUGH' if verdict.gets_through else 'held':8} {name}: {verdict.words}",
+            flush=True,
+        )
     return verdicts
 
 
@@ -307,7 +334,9 @@ def take_the_port(site: Site) -> Verdict:
     listening = "s = socket.create_server(('127.0.0.1', int(sys.argv[1])))"
     program = f"import socket, sys; {listening}; print(s, flush=True); sys.stdin.read()"
     taking = subprocess.Popen(
-        guard.as_user(site.account.name, "/usr/bin/python3", "-c", program, str(site.account.port)),
+        guard.as_user(
+            site.account.name, "/usr/bin/python3", "-c", program, str(site.account.port)
+        ),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -329,8 +358,13 @@ def guarded(account: Account, names: list[str]) -> list[Verdict]:
     site = Guarded(account)
     verdicts = run_all(site, names)
     verdicts.append(take_the_port(site))
-    print(f"    {'THROUGH' if verdicts[-1].gets_through else 'held':8} {verdicts[-1].way}", flush=True)
-    time.sleep(20)  # whatever was begun in the vault is heard by the orchestrator's own look
+    print(
+        f"    {'THROUGH' if verdicts[-1].gets_through else 'held':8} {verdicts[-1].way}",
+        flush=True,
+    )
+    time.sleep(
+        20
+    )  # whatever was begun in the vault is heard by the orchestrator's own look
     late = site.look()
     assert (late.sent, late.answers) == (1, 1), late
     with site.signed_in() as person:
@@ -363,8 +397,12 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="", help="ways whose name this expression finds")
     parser.add_argument("--mode", choices=("guarded", "ordinary", "both"), default="both")
-    parser.add_argument("--transcript", type=Path, help="append to this file what each way printed")
-    parser.add_argument("--table", type=Path, help="write a table of both modes into this file")
+    parser.add_argument(
+        "--transcript", type=Path, help="append to this file what each way printed"
+    )
+    parser.add_argument(
+        "--table", type=Path, help="write a table of both modes into this file"
+    )
     options = parser.parse_args()
     if reason := why_not():
         print(f"skipped: {reason}")
@@ -387,8 +425,12 @@ def main() -> int:
             kept = guarded(account, names)
     if options.table:
         write_table(options.table, kept, open_)
-    print(f"ordinary: {sum(each.gets_through for each in open_)} of {len(open_)} ways get through")
-    print(f"guarded: {sum(each.gets_through for each in kept)} of {len(kept)} ways get through")
+    print(
+        f"ordinary: {sum(each.gets_through for each in open_)} of {len(open_)} ways get through"
+    )
+    print(
+        f"guarded: {sum(each.gets_through for each in kept)} of {len(kept)} ways get through"
+    )
     return int(any(each.gets_through for each in kept))
 
 

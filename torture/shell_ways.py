@@ -62,7 +62,9 @@ def show(*paths: Path | str) -> None:
             print(f"{path}: {error}")
 
 
-def deskhand(*arguments: str, given: str = "", seconds: float = 60, **variables: str) -> str:
+def deskhand(
+    *arguments: str, given: str = "", seconds: float = 60, **variables: str
+) -> str:
     try:
         done = subprocess.run(
             [E["DESKHAND"], *arguments],
@@ -79,7 +81,14 @@ def deskhand(*arguments: str, given: str = "", seconds: float = 60, **variables:
     return done.stdout
 
 
-def post(path: str, *, cookie: bool = True, token: bool = True, digest: str | None = None, **fields: str) -> int:
+def post(
+    path: str,
+    *,
+    cookie: bool = True,
+    token: bool = True,
+    digest: str | None = None,
+    **fields: str,
+) -> int:
     given = {"digest": digest or E["DIGEST"], **fields}
     if token:
         given["form_token"] = E["FORM_TOKEN"]
@@ -89,7 +98,9 @@ def post(path: str, *, cookie: bool = True, token: bool = True, digest: str | No
     return ask("POST", path, urlencode(given), headers)
 
 
-def ask(method: str, path: str, body: str | None = None, headers: dict[str, str] | None = None) -> int:
+def ask(
+    method: str, path: str, body: str | None = None, headers: dict[str, str] | None = None
+) -> int:
     connection = http.client.HTTPConnection("127.0.0.1", int(E["PORT"]), timeout=30)
     try:
         connection.request(method, path, body, headers or {})
@@ -135,7 +146,10 @@ class Server:
         )
         self.number = 0
         who = {"name": "shell", "version": "1"}
-        self.call("initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": who})
+        self.call(
+            "initialize",
+            {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": who},
+        )
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def send(self, line: dict[str, Any]) -> None:
@@ -145,7 +159,9 @@ class Server:
 
     def call(self, method: str, parameters: dict[str, Any]) -> Any:
         self.number += 1
-        self.send({"jsonrpc": "2.0", "id": self.number, "method": method, "params": parameters})
+        self.send(
+            {"jsonrpc": "2.0", "id": self.number, "method": method, "params": parameters}
+        )
         for line in self.process.stdout:  # type: ignore[union-attr]
             answer = json.loads(line)
             if answer.get("id") == self.number:
@@ -165,7 +181,9 @@ class Server:
 def send_again() -> None:
     """Call the tool once more: what is approved leaves then."""
     server = Server("email")
-    server.tool("send_email", to="bob@example.org", subject=E["SUBJECT"], body="See you at ten.\n")
+    server.tool(
+        "send_email", to="bob@example.org", subject=E["SUBJECT"], body="See you at ten.\n"
+    )
     server.close()
 
 
@@ -220,7 +238,9 @@ def set_status_approved_in_the_request() -> None:
 
 @way
 def write_an_approval_by_hand() -> None:
-    text = "---\ntype: email_send\nstatus: approved\nto: bob@example.org\n---\nFine with me.\n"
+    text = (
+        "---\ntype: email_send\nstatus: approved\nto: bob@example.org\n---\nFine with me.\n"
+    )
     vault("Approved", "by hand.md").write_text(text)
     send_again()
 
@@ -229,13 +249,17 @@ def write_an_approval_by_hand() -> None:
 def write_an_approval_with_a_forged_seal() -> None:
     seal = f'seal: "{"0" * 64}"\n'
     head = f"---\ntype: email_send\nstatus: approved\nto: bob@example.org\naction_id: {E['CARD']}\n"
-    vault("Approved", "forged.md").write_text(f'{head}digest: "{E["DIGEST"]}"\n{seal}---\nYes.\n')
+    vault("Approved", "forged.md").write_text(
+        f'{head}digest: "{E["DIGEST"]}"\n{seal}---\nYes.\n'
+    )
     send_again()
 
 
 @way
 def write_a_mail_into_approved() -> None:
-    vault("Approved", "mail.md").write_text("---\nto: thief@example.net\nsubject: Keys\n---\nHere they are.\n")
+    vault("Approved", "mail.md").write_text(
+        "---\nto: thief@example.net\nsubject: Keys\n---\nHere they are.\n"
+    )
     time.sleep(2)
 
 
@@ -269,7 +293,9 @@ def delete_the_request_file() -> None:
 
 @way
 def move_the_request_back_and_forth() -> None:
-    places = [vault(name, E["FILE"]) for name in ("Pending_Approval", "Approved", "Rejected")]
+    places = [
+        vault(name, E["FILE"]) for name in ("Pending_Approval", "Approved", "Rejected")
+    ]
     here = places[0]
     for number in range(300):
         there = places[number % 3]
@@ -332,7 +358,14 @@ def put_a_link_to_the_desks_home_in_place_of_the_vault() -> None:
 @way
 def read_the_desks_files_through_links_in_the_vault() -> None:
     server = Server("obsidian")
-    for name in ("token", "seal.key", "proof.key", "config.toml", "credentials.json", "gmail.secret"):
+    for name in (
+        "token",
+        "seal.key",
+        "proof.key",
+        "config.toml",
+        "credentials.json",
+        "gmail.secret",
+    ):
         link = vault("Notes", f"{name}.md")
         link.symlink_to(Path(E["HOME_OF_DESK"], name))
         server.tool("read_note", path=f"Notes/{name}.md")
@@ -409,7 +442,9 @@ def put_pipes_and_sockets_among_the_approvals() -> None:
 @way
 def bury_the_desk_in_files() -> None:
     for number in range(2000):
-        vault("Approved", f"n{number}.md").write_text("---\ntype: email_send\nstatus: approved\nto: x\n---\n")
+        vault("Approved", f"n{number}.md").write_text(
+            "---\ntype: email_send\nstatus: approved\nto: x\n---\n"
+        )
     send_again()
     for number in range(2000):
         vault("Approved", f"n{number}.md").unlink(missing_ok=True)
@@ -419,7 +454,10 @@ def bury_the_desk_in_files() -> None:
 def take_the_locks_of_the_vaults_folders() -> None:
     import fcntl
 
-    held = [os.open(vault(name), os.O_RDONLY) for name in ("Approved", "Pending_Approval", "Rejected", "Done")]
+    held = [
+        os.open(vault(name), os.O_RDONLY)
+        for name in ("Approved", "Pending_Approval", "Rejected", "Done")
+    ]
     for each in held:
         with suppress(OSError):
             fcntl.flock(each, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -491,7 +529,12 @@ def run_link_and_sign_in_with_it() -> None:
         if "/enter/" in word:
             cookie, token = sign_in("/enter/" + word.rpartition("/")[2])
             form = {"Cookie": cookie, "Content-Type": "application/x-www-form-urlencoded"}
-            ask("POST", card("approve"), urlencode({"form_token": token, "digest": E["DIGEST"]}), form)
+            ask(
+                "POST",
+                card("approve"),
+                urlencode({"form_token": token, "digest": E["DIGEST"]}),
+                form,
+            )
 
 
 @way
@@ -507,7 +550,13 @@ def run_token_add_and_use_it() -> None:
 
 @way
 def run_config_and_show_and_log() -> None:
-    for words in (["config", "show"], ["show", E["CARD"]], ["log"], ["status"], ["mail", "search", "in:inbox"]):
+    for words in (
+        ["config", "show"],
+        ["show", E["CARD"]],
+        ["log"],
+        ["status"],
+        ["mail", "search", "in:inbox"],
+    ):
         deskhand(*words)
 
 
@@ -541,19 +590,28 @@ def run_doctor_fix() -> None:
 
 @way
 def run_service_stop_and_uninstall() -> None:
-    for words in (["stop"], ["uninstall", "--yes"], ["install", "--guarded", "--for", "root", "--yes"], ["logs"]):
+    for words in (
+        ["stop"],
+        ["uninstall", "--yes"],
+        ["install", "--guarded", "--for", "root", "--yes"],
+        ["logs"],
+    ):
         deskhand("service", *words)
 
 
 @way
 def run_a_second_desk_on_the_guarded_home() -> None:
-    deskhand("up", "--no-browser", "--port", "0", seconds=8, DESKHAND_HOME=E["HOME_OF_DESK"])
+    deskhand(
+        "up", "--no-browser", "--port", "0", seconds=8, DESKHAND_HOME=E["HOME_OF_DESK"]
+    )
 
 
 @way
 def run_a_server_alone() -> None:
     server = Server("email", "--alone")
-    server.tool("send_email", to="bob@example.org", subject=E["SUBJECT"], body="See you at ten.\n")
+    server.tool(
+        "send_email", to="bob@example.org", subject=E["SUBJECT"], body="See you at ten.\n"
+    )
     server.close()
 
 
@@ -576,7 +634,9 @@ def ask_for_a_weaker_proof_in_the_environment() -> None:
     pending().rename(vault("Approved", E["FILE"]))
     deskhand("approve", E["CARD"], DESKHAND_PROOF="vault")
     server = Server("email", DESKHAND_PROOF="vault", DESKHAND_APPROVALS="any")
-    server.tool("send_email", to="bob@example.org", subject=E["SUBJECT"], body="See you at ten.\n")
+    server.tool(
+        "send_email", to="bob@example.org", subject=E["SUBJECT"], body="See you at ten.\n"
+    )
     server.close()
 
 
@@ -619,14 +679,26 @@ def put_false_programs_on_the_path() -> None:
 def bring_its_own_python_modules() -> None:
     own = Path.home() / "modules"
     own.mkdir(exist_ok=True)
-    (own / "sitecustomize.py").write_text("import os\nprint(os.listdir('/var/lib/deskhand'))\n")
-    deskhand("approve", E["CARD"], PYTHONPATH=str(own), PYTHONSTARTUP=str(own / "sitecustomize.py"))
+    (own / "sitecustomize.py").write_text(
+        "import os\nprint(os.listdir('/var/lib/deskhand'))\n"
+    )
+    deskhand(
+        "approve",
+        E["CARD"],
+        PYTHONPATH=str(own),
+        PYTHONSTARTUP=str(own / "sitecustomize.py"),
+    )
     shutil.rmtree(own)
 
 
 @way
 def preload_a_library() -> None:
-    deskhand("approve", E["CARD"], LD_PRELOAD=str(Path.home() / "evil.so"), LD_LIBRARY_PATH=str(Path.home()))
+    deskhand(
+        "approve",
+        E["CARD"],
+        LD_PRELOAD=str(Path.home() / "evil.so"),
+        LD_LIBRARY_PATH=str(Path.home()),
+    )
 
 
 @way
@@ -674,14 +746,27 @@ def stand_in_for_the_desk_with_a_socket_of_its_own() -> None:
 @way
 def read_every_file_of_the_desk() -> None:
     show(E["HOME_OF_DESK"])
-    for name in ("token", "seal.key", "proof.key", "config.toml", "credentials.json", "desk.db", "mail.db", "desk.log"):
+    for name in (
+        "token",
+        "seal.key",
+        "proof.key",
+        "config.toml",
+        "credentials.json",
+        "desk.db",
+        "mail.db",
+        "desk.log",
+    ):
         show(Path(E["HOME_OF_DESK"], name))
 
 
 @way
 def read_the_backups_and_the_logs_of_the_machine() -> None:
     show("/var/backups", "/run/deskhand", "/var/log/syslog", "/var/log/auth.log")
-    print(subprocess.run(["journalctl", "-u", "deskhand"], capture_output=True, text=True, check=False).stdout)
+    print(
+        subprocess.run(
+            ["journalctl", "-u", "deskhand"], capture_output=True, text=True, check=False
+        ).stdout
+    )
 
 
 @way
@@ -698,7 +783,9 @@ def change_the_database() -> None:
     columns = "request_id, revision, word, digest, proof, said_by, at"
     yes = f"INSERT INTO answers ({columns}) VALUES (?, 1, 'approved', ?, ?, ?, 1)"
     database.execute(yes, (E["CARD"], E["DIGEST"], "password", "person"))
-    database.execute("UPDATE requests SET state = 'approved', due = 1 WHERE id = ?", (E["CARD"],))
+    database.execute(
+        "UPDATE requests SET state = 'approved', due = 1 WHERE id = ?", (E["CARD"],)
+    )
     database.commit()
 
 
@@ -710,8 +797,21 @@ def put_another_database_in_its_place() -> None:
 
 @way
 def search_the_whole_disk_for_credentials() -> None:
-    command = ["grep", "-rsIl", "--exclude-dir=proc", "--exclude-dir=sys", "canary-of-the", "/var/lib", "/var/backups"]
-    found = subprocess.run([*command, "/run", "/tmp", str(Path.home())], capture_output=True, text=True, check=False)
+    command = [
+        "grep",
+        "-rsIl",
+        "--exclude-dir=proc",
+        "--exclude-dir=sys",
+        "canary-of-the",
+        "/var/lib",
+        "/var/backups",
+    ]
+    found = subprocess.run(
+        [*command, "/run", "/tmp", str(Path.home())],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     for name in found.stdout.split():
         show(name)
 
@@ -759,7 +859,12 @@ def say_nonsense_to_the_socket() -> None:
 @way
 def guess_secrets_by_what_the_socket_refuses() -> None:
     token = "DESKHAND_NOTIFY=canary"
-    for guess in (token, "SERVICE_AUTH_TOKEN=x", "DESKHAND_IMAP_URL=imaps://me:guess@host", "DESKHAND_PROOF=vault"):
+    for guess in (
+        token,
+        "SERVICE_AUTH_TOKEN=x",
+        "DESKHAND_IMAP_URL=imaps://me:guess@host",
+        "DESKHAND_PROOF=vault",
+    ):
         with suppress(OSError):
             greet("email", "", str(Path.home()), guess)
 
@@ -802,7 +907,9 @@ def stop_reading_in_the_middle_of_many_answers() -> None:
     servers = [Server("desk") for _ in range(10)]
     for server in servers:
         for number in range(200):
-            server.send({"jsonrpc": "2.0", "id": number + 10, "method": "tools/list", "params": {}})
+            server.send(
+                {"jsonrpc": "2.0", "id": number + 10, "method": "tools/list", "params": {}}
+            )
     time.sleep(2)
     ask("GET", "/health")
     for server in servers:
@@ -811,16 +918,37 @@ def stop_reading_in_the_middle_of_many_answers() -> None:
 
 
 def call_every_tool(name: str) -> None:
-    known = {"id": E["CARD"], "action_id": E["CARD"], "to": "bob@example.org", "subject": E["SUBJECT"]}
-    known |= {"body": "See you at ten.\n", "path": f"Approved/{E['FILE']}", "digest": E["DIGEST"], "status": "approved"}
+    known = {
+        "id": E["CARD"],
+        "action_id": E["CARD"],
+        "to": "bob@example.org",
+        "subject": E["SUBJECT"],
+    }
+    known |= {
+        "body": "See you at ten.\n",
+        "path": f"Approved/{E['FILE']}",
+        "digest": E["DIGEST"],
+        "status": "approved",
+    }
     server = Server(name, DESKHAND_AGENT="shell")
     listed = server.call("tools/list", {}).get("result", {}).get("tools", [])
     print(len(listed), "tools")
     for tool in listed:
         schema = tool["inputSchema"].get("properties", {})
-        text = {key: known.get(key, E["CARD"]) for key, each in schema.items() if "string" in json.dumps(each)}
+        text = {
+            key: known.get(key, E["CARD"])
+            for key, each in schema.items()
+            if "string" in json.dumps(each)
+        }
         server.tool(tool["name"], **text)
-        server.tool(tool["name"], **text, approved=True, human_approved=True, proof="password", password="guess")
+        server.tool(
+            tool["name"],
+            **text,
+            approved=True,
+            human_approved=True,
+            proof="password",
+            password="guess",
+        )
     server.close()
 
 
@@ -876,7 +1004,10 @@ def guess_the_password_with_the_stolen_cookie() -> None:
 
 @way
 def guess_the_password_many_times_at_once() -> None:
-    threads = [threading.Thread(target=post, args=[card("approve")], kwargs={"password": f"g{n}"}) for n in range(40)]
+    threads = [
+        threading.Thread(target=post, args=[card("approve")], kwargs={"password": f"g{n}"})
+        for n in range(40)
+    ]
     for each in threads:
         each.start()
     for each in threads:
@@ -941,7 +1072,13 @@ def sign_in_by_guessing() -> None:
 
 @way
 def use_every_form_of_the_page() -> None:
-    for path in ("/checkup/sessions/end-others", "/checkup/tokens/revoke", "/agents/send", "/tasks/add", "/config"):
+    for path in (
+        "/checkup/sessions/end-others",
+        "/checkup/tokens/revoke",
+        "/agents/send",
+        "/tasks/add",
+        "/config",
+    ):
         post(path, password="a password of mine")
     for path in ("/", "/checkup", "/timeline", "/mail", "/notes", "/agents"):
         ask("GET", path, None, {"Cookie": E["COOKIE"]})
@@ -968,7 +1105,14 @@ def hold_every_connection_of_the_page() -> None:
 
 @way
 def send_signals() -> None:
-    for each in (signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1):
+    for each in (
+        signal.SIGTERM,
+        signal.SIGKILL,
+        signal.SIGSTOP,
+        signal.SIGHUP,
+        signal.SIGINT,
+        signal.SIGUSR1,
+    ):
         try:
             os.kill(int(E["PID"]), each)
         except OSError as error:
@@ -1007,12 +1151,21 @@ def become_the_desks_user_or_root() -> None:
         ["su", "deskhand", "-s", "/bin/sh", "-c", f"cat {E['HOME_OF_DESK']}/config.toml"],
         ["sudo", "-n", "-u", "deskhand", "cat", f"{E['HOME_OF_DESK']}/config.toml"],
         ["sudo", "-n", "deskhand", "approve", E["CARD"]],
-        ["setpriv", "--reuid", "deskhand", "--clear-groups", "cat", f"{E['HOME_OF_DESK']}/config.toml"],
+        [
+            "setpriv",
+            "--reuid",
+            "deskhand",
+            "--clear-groups",
+            "cat",
+            f"{E['HOME_OF_DESK']}/config.toml",
+        ],
         ["unshare", "-r", "cat", f"{E['HOME_OF_DESK']}/config.toml"],
         ["pkexec", "cat", f"{E['HOME_OF_DESK']}/config.toml"],
     ):
         with suppress(FileNotFoundError):
-            done = subprocess.run(command, input="", capture_output=True, text=True, timeout=20, check=False)
+            done = subprocess.run(
+                command, input="", capture_output=True, text=True, timeout=20, check=False
+            )
             print(done.stdout, done.stderr)
 
 
@@ -1021,7 +1174,11 @@ def look_like_root_in_a_namespace_of_its_own() -> None:
     inner = f"id; {E['DESKHAND']} approve {E['CARD']}; {E['DESKHAND']} service stop; cat {E['HOME_OF_DESK']}/*"
     with suppress(FileNotFoundError):
         done = subprocess.run(
-            ["unshare", "-rm", "sh", "-c", inner], capture_output=True, text=True, timeout=60, check=False
+            ["unshare", "-rm", "sh", "-c", inner],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
         print(done.stdout[-3000:], done.stderr[-2000:])
 

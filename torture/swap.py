@@ -50,12 +50,28 @@ class Desk:
             "MCP_LOG_LEVEL": "ERROR",
             "DESKHAND_ADDRESS": "me@example.org",
         }
-        self.environment = {"PATH": os.environ["PATH"], "HOME": str(folder)} | paths | options
+        self.environment = (
+            {"PATH": os.environ["PATH"], "HOME": str(folder)} | paths | options
+        )
         slow = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync"]
         slow += ["-e", f"inject=fsync,fdatasync:delay_exit={delay * 1000}"]
-        command = [*slow, sys.executable, "-m", "deskhand", "up", "--no-browser", "--json", "--port", "0"]
+        command = [
+            *slow,
+            sys.executable,
+            "-m",
+            "deskhand",
+            "up",
+            "--no-browser",
+            "--json",
+            "--port",
+            "0",
+        ]
         self.process = subprocess.Popen(
-            command, env=self.environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+            command,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         assert self.process.stdout is not None
         self.told = json.loads(self.process.stdout.readline())
@@ -99,22 +115,35 @@ class Swapper(threading.Thread):
             self.over.wait(0.002)
 
 
-async def call_tools(desk: Desk, server: str, now: dict[str, int], over: asyncio.Event) -> int:
+async def call_tools(
+    desk: Desk, server: str, now: dict[str, int], over: asyncio.Event
+) -> int:
     """Everything that an assistant could try to have B sent, as long as the person presses."""
     calls = 0
     arguments = ["-m", "deskhand", "mcp", server]
-    found = StdioServerParameters(command=sys.executable, args=arguments, env=desk.environment)
+    found = StdioServerParameters(
+        command=sys.executable, args=arguments, env=desk.environment
+    )
     async with Client(found) as client:
         while not over.is_set():
             number = now["number"]
             path = f"Drafts/letter-{number}.md"
-            letter = {"to": "eve@example.org", "subject": f"Letter {number}", "body": "The text B.\n"}
-            note = {"frontmatter": letter | {"type": "email_draft"}, "body": "The text B.\n"}
+            letter = {
+                "to": "eve@example.org",
+                "subject": f"Letter {number}",
+                "body": "The text B.\n",
+            }
+            note = {
+                "frontmatter": letter | {"type": "email_draft"},
+                "body": "The text B.\n",
+            }
             tries = [("send_email", letter)]
             if server == "obsidian":
                 moved = {"source": path, "destination": f"Approved/letter-{number}.md"}
                 tries = [("write_note", note | {"path": path}), ("move_note", moved)]
-                tries.append(("write_note", note | {"path": f"Approved/letter-{number}.md"}))
+                tries.append(
+                    ("write_note", note | {"path": f"Approved/letter-{number}.md"})
+                )
             for tool, given in tries:
                 await client.call_tool(tool, given)
                 calls += 1
@@ -123,7 +152,9 @@ async def call_tools(desk: Desk, server: str, now: dict[str, int], over: asyncio
 
 async def press(http: httpx2.AsyncClient, desk: Desk, number: int, swapper: Swapper) -> str:
     """A draft appears, the person reads it, and says yes to what was shown while it is swapped."""
-    (desk.vault / "Drafts" / f"letter-{number}.md").write_text(_DRAFT.format(number=number, **A))
+    (desk.vault / "Drafts" / f"letter-{number}.md").write_text(
+        _DRAFT.format(number=number, **A)
+    )
     card = f"/approvals/draft-{number}"
     for _ in range(400):
         page = (await http.get(card)).text
@@ -136,9 +167,13 @@ async def press(http: httpx2.AsyncClient, desk: Desk, number: int, swapper: Swap
         return "shown as B"
     token = _TOKEN.search(page)
     assert token is not None
-    begun = threading.Timer(random.random(), swapper.begin, [number])  # in any moment of the answer
+    begun = threading.Timer(
+        random.random(), swapper.begin, [number]
+    )  # in any moment of the answer
     begun.start()
-    answer = await http.post(f"{card}/approve", data={"form_token": token[1], "digest": digest[1]})
+    answer = await http.post(
+        f"{card}/approve", data={"form_token": token[1], "digest": digest[1]}
+    )
     await asyncio.to_thread(begun.join)
     swapper.number = None
     return f"answered {answer.status_code}"
@@ -152,7 +187,10 @@ async def torture(desk: Desk, presses: int) -> tuple[Counter[str], int, int]:
     over = asyncio.Event()
     async with httpx2.AsyncClient(base_url=desk.told["address"], timeout=60) as http:
         await http.get(desk.told["link"].removeprefix(desk.told["address"]))
-        others = [asyncio.create_task(call_tools(desk, name, now, over)) for name in ("obsidian", "email", "gmail")]
+        others = [
+            asyncio.create_task(call_tools(desk, name, now, over))
+            for name in ("obsidian", "email", "gmail")
+        ]
         for number in range(presses):
             now["number"] = number
             said[await press(http, desk, number, swapper)] += 1
@@ -167,7 +205,9 @@ async def torture(desk: Desk, presses: int) -> tuple[Counter[str], int, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--presses", type=int, default=200)
     parser.add_argument("--delay", type=int, default=30, help="milliseconds for each sync")
     options = parser.parse_args()
@@ -181,7 +221,9 @@ def main() -> None:
         finally:
             desk.close()
     stolen = [mail for mail in sent if "eve" in mail[0] or "text B" in mail[2]]
-    twice = [subject for subject, count in Counter(mail[1] for mail in sent).items() if count > 1]
+    twice = [
+        subject for subject, count in Counter(mail[1] for mail in sent).items() if count > 1
+    ]
     print(f"{options.presses} presses, {swaps} swaps, {calls} calls of tools: {dict(said)}")
     print(f"{len(sent)} mails left; {len(stolen)} say B, {len(twice)} left twice")
     if stolen or twice or not sent:

@@ -6,7 +6,9 @@ import pytest
 
 
 def main(argv: list[str]) -> int:
-    chosen = [f"tests/tasks/test_{name}.py" for name in ("load", "state_machine", "openapi")]
+    chosen = [
+        f"tests/tasks/test_{name}.py" for name in ("load", "state_machine", "openapi")
+    ]
     return pytest.main([*chosen, "--scale=11", "--timeout=2400", "-v", "-s", "-n0", *argv])
 
 

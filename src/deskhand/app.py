@@ -61,13 +61,26 @@ class Seat:
     """Which conversation of Claude Code's it is, where that asks."""
 
 
-_SHARED = ("store", "journal", "door", "foreign", "gate", "waiting", "answers", "mailbox", "tasks", "vaults")
+_SHARED = (
+    "store",
+    "journal",
+    "door",
+    "foreign",
+    "gate",
+    "waiting",
+    "answers",
+    "mailbox",
+    "tasks",
+    "vaults",
+)
 
 
 class Desk:
     """One person's desk. Nothing is opened, made or started before it is used."""
 
-    def __init__(self, settings: "Settings", now: Callable[[], datetime] = clock.utc_now) -> None:
+    def __init__(
+        self, settings: "Settings", now: Callable[[], datetime] = clock.utc_now
+    ) -> None:
         self.settings = settings
         self.now = now
         self.folder: str | None = None
@@ -85,7 +98,9 @@ class Desk:
     def seat(self, seat: Seat) -> "Desk":
         """This desk for a caller with a place of its own among the agents; everything else is shared."""
         for name in _SHARED:
-            with suppress(DeskError):  # what is not set up is not set up for the caller either
+            with suppress(
+                DeskError
+            ):  # what is not set up is not set up for the caller either
                 getattr(self, name)
         seated = copy(self)
         seated._is_seated = True  # noqa: SLF001 - a copy of this very desk
@@ -155,7 +170,9 @@ class Desk:
         root = found.demand()
         shut(root, self.settings.home)
         inside = self.settings.inside if found == self.settings.note_vaults[0] else None
-        vault = Vault(root, self.index_file(root), self._sign_note, self._local_now, inside=inside)
+        vault = Vault(
+            root, self.index_file(root), self._sign_note, self._local_now, inside=inside
+        )
         vault.meaning = self._open_meaning(root, inside)
         return found, vault
 
@@ -199,13 +216,23 @@ class Desk:
 
         settings = self.settings
         if settings.fastapi_base_url is not None:
-            http, token = httpx2.AsyncClient(base_url=settings.fastapi_base_url), self._service_token()
+            http, token = (
+                httpx2.AsyncClient(base_url=settings.fastapi_base_url),
+                self._service_token(),
+            )
         else:
             # Nobody else can reach a backend in this process, so its token is nobody else's business.
             token = secrets.token_urlsafe(32)
-            transport = httpx2.ASGITransport(app=self.tasks_api(token), raise_app_exceptions=False)
+            transport = httpx2.ASGITransport(
+                app=self.tasks_api(token), raise_app_exceptions=False
+            )
             http = httpx2.AsyncClient(base_url="http://embedded", transport=transport)
-        return TasksClient(http, token, timeout=settings.backend_timeout, retries=settings.backend_max_retries)
+        return TasksClient(
+            http,
+            token,
+            timeout=settings.backend_timeout,
+            retries=settings.backend_max_retries,
+        )
 
     async def leave_tasks(self) -> None:
         """Let go of the backend's connections; whoever needs them again gets new ones."""
@@ -216,7 +243,9 @@ class Desk:
     def tasks_api(self, token: str) -> "Callable[..., Awaitable[None]]":
         from deskhand.tasks.api import tasks_api
 
-        return tasks_api(self.store, token, self.now, self.settings.timezone, self.settings.user)
+        return tasks_api(
+            self.store, token, self.now, self.settings.timezone, self.settings.user
+        )
 
     async def authenticate(self, token: str, endpoint: str | None) -> "Token | None":
         """Whose token somebody shows at an MCP endpoint, where it is one of an assistant or a user and counts there."""
@@ -248,7 +277,10 @@ class Desk:
 
         seat = identify(self.settings.tmux, self.settings.tmux_pane, self.settings.agent)
         if seat is None:
-            raise NoIdentity("not running inside a tmux session", hint="or set DESKHAND_AGENT to this agent's name")
+            raise NoIdentity(
+                "not running inside a tmux session",
+                hint="or set DESKHAND_AGENT to this agent's name",
+            )
         return Post(seat, self.folder or str(Path.cwd()), room, self._nanoseconds)
 
     @cached_property
@@ -279,12 +311,19 @@ class Desk:
         """The mailboxes as AgentMail has them: in the repository, unless the desk is told otherwise."""
         from deskhand.agents.files import open_files
 
-        return open_files(root) if self.settings.agents_store in (None, "files") else self.database_room(root)
+        return (
+            open_files(root)
+            if self.settings.agents_store in (None, "files")
+            else self.database_room(root)
+        )
 
     def database_room(self, root: str | None) -> "Mailroom":
         name = self.settings.agents_room or (Path(root).name if root else None)
         if name is None:
-            raise BadConfig("not in a git repository, and no room is named", hint="set DESKHAND_AGENTS_ROOM")
+            raise BadConfig(
+                "not in a git repository, and no room is named",
+                hint="set DESKHAND_AGENTS_ROOM",
+            )
         return self._sql_room(name)
 
     def _sql_room(self, name: str) -> "Mailroom":
@@ -303,7 +342,12 @@ class Desk:
             return self._open_account(accounts[0])
         from deskhand.mail.mailboxes import Mailboxes
 
-        return Mailboxes(accounts, self.settings.default_account, self._open_account, self._tell_of_account)
+        return Mailboxes(
+            accounts,
+            self.settings.default_account,
+            self._open_account,
+            self._tell_of_account,
+        )
 
     def account_mailbox(self, name: str) -> "WatchedMailbox":
         """The mailbox of one account, with its own ids."""
@@ -319,7 +363,9 @@ class Desk:
             case "local":
                 from deskhand.mail.local import LocalMailbox
 
-                return LocalMailbox(settings.mail_file(account.name), settings.own_address, self.now)
+                return LocalMailbox(
+                    settings.mail_file(account.name), settings.own_address, self.now
+                )
             case "gmail":
                 from deskhand.mail.gmail import GmailMailbox
 
@@ -346,7 +392,9 @@ class Desk:
         from deskhand.gate.proofs import Policy
 
         key = partial(self.secret, "proof.key")
-        return Policy(self.settings.proof, key, self._sealed_mark.exists, self._find_new_key())
+        return Policy(
+            self.settings.proof, key, self._sealed_mark.exists, self._find_new_key()
+        )
 
     def begin_new_key(self) -> None:
         """Note that the answers until now were written with another key."""
@@ -398,7 +446,15 @@ class Desk:
         self.store.write_sync(keys.demand_same, key)
         sealed = settings.approvals == "sealed"
         folders = Folders(settings.vault, settings.inside)
-        return VaultDoor(self.store, folders, key, lambda: self.mailbox, self.now, self.policy, sealed=sealed)
+        return VaultDoor(
+            self.store,
+            folders,
+            key,
+            lambda: self.mailbox,
+            self.now,
+            self.policy,
+            sealed=sealed,
+        )
 
     @cached_property
     def foreign(self) -> "Foreign":
@@ -434,7 +490,14 @@ class Desk:
         from deskhand.gate.waiting import Waiting
 
         gate = self.gate
-        return Waiting(self.store, gate.find, gate.refresh, self.door.notice_drafts, lambda: self.mailbox, self.now)
+        return Waiting(
+            self.store,
+            gate.find,
+            gate.refresh,
+            self.door.notice_drafts,
+            lambda: self.mailbox,
+            self.now,
+        )
 
     @cached_property
     def answers(self) -> "Answers":
@@ -442,7 +505,15 @@ class Desk:
         from deskhand.gate.answers import Answers
 
         gate = self.gate
-        return Answers(self.settings, self.store, self.waiting, self.door, gate.act_at_once, self.now, self.permitting)
+        return Answers(
+            self.settings,
+            self.store,
+            self.waiting,
+            self.door,
+            gate.act_at_once,
+            self.now,
+            self.permitting,
+        )
 
     @cached_property
     def permitting(self) -> "Permitting":
@@ -488,14 +559,18 @@ class Desk:
         in_vault: bool = False,
     ) -> None:
         """Put one finished action on the record, redacted; with `in_vault` also into the vault's own log."""
-        entry = self._entry_of(actor, action, target, parameters, error, milliseconds, result)
+        entry = self._entry_of(
+            actor, action, target, parameters, error, milliseconds, result
+        )
         await self._append(entry)
         # A desk without a vault has no log in it; the chain has the entry.
         if in_vault and self.settings.vault_path is not None:
             from deskhand.audit import vault_log
 
             logs = (*self.settings.inside, "Logs")
-            await asyncio.to_thread(vault_log.write_entry, self.settings.vault_path, logs, entry)
+            await asyncio.to_thread(
+                vault_log.write_entry, self.settings.vault_path, logs, entry
+            )
 
     def _entry_of(
         self,
@@ -514,7 +589,11 @@ class Desk:
             actor,
             action,
             printable(target),
-            parameters={key: printable(value) for key, value in parameters.items() if key not in _CONTENT},
+            parameters={
+                key: printable(value)
+                for key, value in parameters.items()
+                if key not in _CONTENT
+            },
             error=error,
             result=result,
             milliseconds=milliseconds,
@@ -531,7 +610,10 @@ class Desk:
             # until this entry is written.
             if entry.error is None:
                 self._owed.append(entry)
-            log.critical("not_on_record", extra=audit.redact_entry(entry).model_dump() | {"failure": str(failure)})
+            log.critical(
+                "not_on_record",
+                extra=audit.redact_entry(entry).model_dump() | {"failure": str(failure)},
+            )
 
     def record_behind(self, *facts: Any) -> None:
         """Put it on the record as `record` does, while whoever asked has the answer already: the journal keeps it."""

@@ -41,7 +41,9 @@ class Option(NamedTuple):
     form: str
 
 
-def option(key: str, variable: str, form: str, sentence: str, default: Any = None, **limits: Any) -> Any:
+def option(
+    key: str, variable: str, form: str, sentence: str, default: Any = None, **limits: Any
+) -> Any:
     """A field of the settings with all that is to be said of it."""
     place: dict[str, Any] = {"key": key, "variable": variable, "form": form}
     return Field(default, description=sentence, json_schema_extra=place, **limits)
@@ -166,7 +168,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 
 def _account_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise ValueError("a name that the ids of its mails cannot carry; use letters, digits, - and _")
+        raise ValueError(
+            "a name that the ids of its mails cannot carry; use letters, digits, - and _"
+        )
     if name.casefold() == MAIN:
         raise ValueError("main is the account of mail.kind; choose another name")
     return name
@@ -180,7 +184,13 @@ def _own_mail(address: str) -> str:
 
 OwnAddress = Annotated[str, AfterValidator(_own_mail)]
 _OAUTH_ADDRESSES = ("oauth_auth_url", "oauth_token_url", "oauth_device_url")
-_OAUTH = ("oauth_provider", *_OAUTH_ADDRESSES, "oauth_client_id", "oauth_client_secret", "oauth_scope")
+_OAUTH = (
+    "oauth_provider",
+    *_OAUTH_ADDRESSES,
+    "oauth_client_id",
+    "oauth_client_secret",
+    "oauth_scope",
+)
 OAuthProvider = Literal["microsoft", "fastmail", "yahoo"]
 _KINDS_OPTIONS: dict[str, frozenset[str]] = {
     "local": frozenset(),
@@ -215,9 +225,14 @@ class MailAccount(BaseModel):
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
-        strange = self.model_fields_set & frozenset().union(*_KINDS_OPTIONS.values()) - _KINDS_OPTIONS[self.kind]
+        strange = (
+            self.model_fields_set
+            & frozenset().union(*_KINDS_OPTIONS.values()) - _KINDS_OPTIONS[self.kind]
+        )
         if strange:
-            raise ValueError(f"{', '.join(sorted(strange))} is no option of a {self.kind} account")
+            raise ValueError(
+                f"{', '.join(sorted(strange))} is no option of a {self.kind} account"
+            )
         if self.kind == "local" and self.address is None:
             raise ValueError("a local account needs its address")
         if (self.signature or self.aliases) and self.address is None:
@@ -226,7 +241,9 @@ class MailAccount(BaseModel):
             raise ValueError("an imap account needs imap_url, such as imaps://USER@HOST")
         has_provider = bool(self.oauth_token_url or self.oauth_provider)
         if has_provider != (self.oauth_client_id is not None):
-            raise ValueError("oauth_client_id goes together with oauth_token_url or oauth_provider")
+            raise ValueError(
+                "oauth_client_id goes together with oauth_token_url or oauth_provider"
+            )
         return self
 
     def __str__(self) -> str:
@@ -261,12 +278,16 @@ def _tell_apart(accounts: tuple[MailAccount, ...]) -> tuple[MailAccount, ...]:
     return accounts
 
 
-MailAccounts = Annotated[tuple[MailAccount, ...], BeforeValidator(_read_tables), AfterValidator(_tell_apart)]
+MailAccounts = Annotated[
+    tuple[MailAccount, ...], BeforeValidator(_read_tables), AfterValidator(_tell_apart)
+]
 
 
 def _vault_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise ValueError("a name that the paths of its notes cannot carry; use letters, digits, - and _")
+        raise ValueError(
+            "a name that the paths of its notes cannot carry; use letters, digits, - and _"
+        )
     return name
 
 
@@ -299,8 +320,16 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    home: Folder = option("home", "DESKHAND_HOME", "a folder", "Folder of the desk's config, database and keys.", ...)
-    vault_path: Folder | None = option("vault_path", "VAULT_PATH", "a folder", "The vault: a folder of Markdown notes.")
+    home: Folder = option(
+        "home",
+        "DESKHAND_HOME",
+        "a folder",
+        "Folder of the desk's config, database and keys.",
+        ...,
+    )
+    vault_path: Folder | None = option(
+        "vault_path", "VAULT_PATH", "a folder", "The vault: a folder of Markdown notes."
+    )
     vault_folder: FolderName | None = option(
         "vault.folder",
         "DESKHAND_VAULT_FOLDER",
@@ -314,7 +343,11 @@ class Settings(BaseModel):
         "Database; without it a SQLite file in the desk's home.",
     )
     log_level: LogLevel = option(
-        "log_level", "MCP_LOG_LEVEL", "DEBUG, INFO, WARNING or ERROR", "How much the servers write to stderr.", "INFO"
+        "log_level",
+        "MCP_LOG_LEVEL",
+        "DEBUG, INFO, WARNING or ERROR",
+        "How much the servers write to stderr.",
+        "INFO",
     )
     service_auth_token: Secret | None = option(
         "service_auth_token",
@@ -329,10 +362,19 @@ class Settings(BaseModel):
         "Where the running desk lets servers on stdio join; desk.sock in its home.",
     )
     port: int = option(
-        "port", "MCP_SERVER_PORT", "a port, 1 to 65535", "Port of an MCP server that speaks HTTP.", 3000, ge=1, le=65535
+        "port",
+        "MCP_SERVER_PORT",
+        "a port, 1 to 65535",
+        "Port of an MCP server that speaks HTTP.",
+        3000,
+        ge=1,
+        le=65535,
     )
     user: Text | None = option(
-        "user", "DESKHAND_USER", "a user id", "Whose tasks these are where the connection does not tell."
+        "user",
+        "DESKHAND_USER",
+        "a user id",
+        "Whose tasks these are where the connection does not tell.",
     )
     timezone: Zone = option(
         "timezone",
@@ -342,7 +384,11 @@ class Settings(BaseModel):
         ...,
     )
     dev_mode: Switch = option(
-        "dev_mode", "DEV_MODE", "true or false", "Log what would be sent and send nothing.", False
+        "dev_mode",
+        "DEV_MODE",
+        "true or false",
+        "Log what would be sent and send nothing.",
+        False,
     )
     approvals: Approvals = option(
         "approvals",
@@ -359,13 +405,27 @@ class Settings(BaseModel):
         ...,
     )
     max_sends: int = option(
-        "max_sends", "DESKHAND_MAX_SENDS", "a whole number from 0", "Mails that may leave within the window.", 10, ge=0
+        "max_sends",
+        "DESKHAND_MAX_SENDS",
+        "a whole number from 0",
+        "Mails that may leave within the window.",
+        10,
+        ge=0,
     )
     window_seconds: int = option(
-        "window_seconds", "DESKHAND_WINDOW_SECONDS", "seconds, from 1", "Length of the rate window.", 3600, ge=1
+        "window_seconds",
+        "DESKHAND_WINDOW_SECONDS",
+        "seconds, from 1",
+        "Length of the rate window.",
+        3600,
+        ge=1,
     )
     mail: MailKind = option(
-        "mail.kind", "DESKHAND_MAIL", "local, gmail or imap", "Which mailbox the desk works on.", "local"
+        "mail.kind",
+        "DESKHAND_MAIL",
+        "local, gmail or imap",
+        "Which mailbox the desk works on.",
+        "local",
     )
     address: Text | None = option(
         "mail.address",
@@ -374,7 +434,10 @@ class Settings(BaseModel):
         "The desk's own address where the mailbox does not tell it.",
     )
     gmail_credentials: Folder | None = option(
-        "mail.gmail_credentials", "DESKHAND_GMAIL_CREDENTIALS", "a file", "Google's authorized-user JSON."
+        "mail.gmail_credentials",
+        "DESKHAND_GMAIL_CREDENTIALS",
+        "a file",
+        "Google's authorized-user JSON.",
     )
     gmail_api_endpoint: Origin = option(
         "mail.gmail_api_endpoint",
@@ -383,12 +446,20 @@ class Settings(BaseModel):
         "Where every Gmail request goes, batch included.",
         GMAIL,
     )
-    imap_url: Secret | None = option("mail.imap_url", "DESKHAND_IMAP_URL", "imaps://USER@HOST", "IMAP account.")
+    imap_url: Secret | None = option(
+        "mail.imap_url", "DESKHAND_IMAP_URL", "imaps://USER@HOST", "IMAP account."
+    )
     smtp_url: Secret | None = option(
-        "mail.smtp_url", "DESKHAND_SMTP_URL", "smtps://USER@HOST", "SMTP account that sends for it."
+        "mail.smtp_url",
+        "DESKHAND_SMTP_URL",
+        "smtps://USER@HOST",
+        "SMTP account that sends for it.",
     )
     mail_ca: Folder | None = option(
-        "mail.ca", "DESKHAND_MAIL_CA", "a PEM file", "CA of one's own that IMAP and SMTP servers are also known by."
+        "mail.ca",
+        "DESKHAND_MAIL_CA",
+        "a PEM file",
+        "CA of one's own that IMAP and SMTP servers are also known by.",
     )
     oauth_provider: OAuthProvider | None = option(
         "mail.oauth_provider",
@@ -415,13 +486,22 @@ class Settings(BaseModel):
         "Where the provider begins a sign-in on another device.",
     )
     oauth_client_id: Text | None = option(
-        "mail.oauth_client_id", "DESKHAND_OAUTH_CLIENT_ID", "a text", "The desk's client id at that provider."
+        "mail.oauth_client_id",
+        "DESKHAND_OAUTH_CLIENT_ID",
+        "a text",
+        "The desk's client id at that provider.",
     )
     oauth_client_secret: Secret | None = option(
-        "mail.oauth_client_secret", "DESKHAND_OAUTH_CLIENT_SECRET", "a secret text", "Its secret, where it has one."
+        "mail.oauth_client_secret",
+        "DESKHAND_OAUTH_CLIENT_SECRET",
+        "a secret text",
+        "Its secret, where it has one.",
     )
     oauth_scope: Text | None = option(
-        "mail.oauth_scope", "DESKHAND_OAUTH_SCOPE", "names with blanks between", "What the desk asks the provider for."
+        "mail.oauth_scope",
+        "DESKHAND_OAUTH_SCOPE",
+        "names with blanks between",
+        "What the desk asks the provider for.",
     )
     accounts: MailAccounts = option(
         "mail.accounts",
@@ -431,7 +511,10 @@ class Settings(BaseModel):
         (),
     )
     fastapi_base_url: Origin | None = option(
-        "tasks.base_url", "FASTAPI_BASE_URL", "an http or https URL", "Tasks backend; without it the embedded one."
+        "tasks.base_url",
+        "FASTAPI_BASE_URL",
+        "an http or https URL",
+        "Tasks backend; without it the embedded one.",
     )
     backend_timeout: Seconds = option(
         "tasks.timeout",
@@ -449,10 +532,17 @@ class Settings(BaseModel):
         2,
         ge=0,
     )
-    agent: AgentName | None = option("agents.name", "DESKHAND_AGENT", "a name", "This agent's name outside tmux.")
-    tmux: str | None = option("agents.tmux", "TMUX", "set by tmux", "Says that this runs inside tmux.")
+    agent: AgentName | None = option(
+        "agents.name", "DESKHAND_AGENT", "a name", "This agent's name outside tmux."
+    )
+    tmux: str | None = option(
+        "agents.tmux", "TMUX", "set by tmux", "Says that this runs inside tmux."
+    )
     tmux_pane: str | None = option(
-        "agents.pane", "TMUX_PANE", "set by tmux", "The tmux pane this runs in; its window's name is the agent's."
+        "agents.pane",
+        "TMUX_PANE",
+        "set by tmux",
+        "The tmux pane this runs in; its window's name is the agent's.",
     )
     agents_store: Literal["files", "database"] | None = option(
         "agents.store",
@@ -481,13 +571,22 @@ class Settings(BaseModel):
         "claude codex gemini opencode aider amp goose cursor-agent copilot",
     )
     model: ModelName | None = option(
-        "model.name", "DESKHAND_MODEL", "PROVIDER:MODEL", "Model that triages mail; without it the rules do."
+        "model.name",
+        "DESKHAND_MODEL",
+        "PROVIDER:MODEL",
+        "Model that triages mail; without it the rules do.",
     )
     model_base_url: Origin | None = option(
-        "model.base_url", "DESKHAND_MODEL_BASE_URL", "an http or https URL", "Any OpenAI-compatible server."
+        "model.base_url",
+        "DESKHAND_MODEL_BASE_URL",
+        "an http or https URL",
+        "Any OpenAI-compatible server.",
     )
     model_api_key: Secret | None = option(
-        "model.api_key", "DESKHAND_MODEL_API_KEY", "a secret text", "Key for the model's server."
+        "model.api_key",
+        "DESKHAND_MODEL_API_KEY",
+        "a secret text",
+        "Key for the model's server.",
     )
     vaults: NoteVaults = option(
         "notes.vaults",
@@ -503,10 +602,16 @@ class Settings(BaseModel):
         "OpenAI-compatible server whose vectors let notes be searched by meaning; it is sent the notes' texts.",
     )
     embedding_model: Text | None = option(
-        "notes.embedding_model", "DESKHAND_EMBEDDING_MODEL", "a model's name", "Embedding model of that server."
+        "notes.embedding_model",
+        "DESKHAND_EMBEDDING_MODEL",
+        "a model's name",
+        "Embedding model of that server.",
     )
     embedding_key: Secret | None = option(
-        "notes.embedding_key", "DESKHAND_EMBEDDING_KEY", "a secret text", "Key for that server."
+        "notes.embedding_key",
+        "DESKHAND_EMBEDDING_KEY",
+        "a secret text",
+        "Key for that server.",
     )
     first_days: int = option(
         "orchestrator.first_days",
@@ -636,7 +741,9 @@ class Settings(BaseModel):
     @property
     def default_account(self) -> MailAccount:
         """From which a mail leaves that answers none and names no account."""
-        return next((each for each in self.mail_accounts if each.default), self.mail_accounts[0])
+        return next(
+            (each for each in self.mail_accounts if each.default), self.mail_accounts[0]
+        )
 
     def find_account(self, name: str | None) -> MailAccount:
         """The account of that name; without a name the default one."""
@@ -646,7 +753,9 @@ class Settings(BaseModel):
             if account.name == name:
                 return account
         known = ", ".join(account.name for account in self.mail_accounts)
-        raise NotFound(f"this desk has no mail account {name}", hint=f"its accounts are {known}")
+        raise NotFound(
+            f"this desk has no mail account {name}", hint=f"its accounts are {known}"
+        )
 
     @property
     def own_addresses(self) -> frozenset[str]:
@@ -656,7 +765,9 @@ class Settings(BaseModel):
     def signature_of(self, address: str) -> str:
         """The signature of the account that has the address; empty where there is none."""
         wanted = address.casefold()
-        return next((each.signature for each in self.accounts if wanted in each.addresses), "")
+        return next(
+            (each.signature for each in self.accounts if wanted in each.addresses), ""
+        )
 
     def mail_file(self, account: str) -> Path:
         """Where the local mailbox of an account lies."""
@@ -700,7 +811,11 @@ class Settings(BaseModel):
             return ()
         place = os.path.realpath(self.vault_path)
         named = [each for each in self.vaults if os.path.realpath(each.path) == place]
-        first = named[0] if named else NoteVault.model_construct(name=MAIN, path=self.vault_path)
+        first = (
+            named[0]
+            if named
+            else NoteVault.model_construct(name=MAIN, path=self.vault_path)
+        )
         return (first, *(each for each in self.vaults if each is not first))
 
     def locate(self, path: str) -> tuple[NoteVault, str]:
@@ -773,19 +888,27 @@ class Loaded:
 
     def rows(self) -> Iterator[Shown]:
         for name, option in OPTIONS.items():
-            yield Shown(option.key, display(getattr(self.settings, name)), self.sources[name])
+            yield Shown(
+                option.key, display(getattr(self.settings, name)), self.sources[name]
+            )
 
 
 def sentence(name: str) -> str:
     return Settings.model_fields[name].description or ""
 
 
-def load(variables: Mapping[str, str] | None = None, env_file: Path | None = None) -> Loaded:
+def load(
+    variables: Mapping[str, str] | None = None, env_file: Path | None = None
+) -> Loaded:
     """The settings of this process. `env_file` may set the options of the tasks contract and no other one."""
     variables = environment.variables() if variables is None else dict(variables)
     file = environment.config_file(variables)
     home = environment.home(variables)
-    given: dict[str, Any] = {"home": home, "timezone": environment.timezone(variables), "proof": _least_proof(home)}
+    given: dict[str, Any] = {
+        "home": home,
+        "timezone": environment.timezone(variables),
+        "proof": _least_proof(home),
+    }
     sources = dict.fromkeys(OPTIONS, "default")
     problems = list(_unknown_variables(variables))
 
@@ -823,11 +946,15 @@ def load(variables: Mapping[str, str] | None = None, env_file: Path | None = Non
     return Loaded(settings, sources)
 
 
-def _build(given: Mapping[str, Any], sources: Mapping[str, str]) -> tuple[Settings | None, list[FieldProblem]]:
+def _build(
+    given: Mapping[str, Any], sources: Mapping[str, str]
+) -> tuple[Settings | None, list[FieldProblem]]:
     try:
         settings = Settings(**given)
     except ValidationError as error:
-        return None, [_problem(given, sources, details) for details in error.errors(include_url=False)]
+        return None, [
+            _problem(given, sources, details) for details in error.errors(include_url=False)
+        ]
     if settings.vault_path is None and settings.vaults:
         settings = settings.model_copy(update={"vault_path": settings.vaults[0].path})
     return settings, [*_address_of_two(settings), *_vaults_in_one(settings)]
@@ -837,9 +964,15 @@ def _vaults_in_one(settings: Settings) -> Iterator[FieldProblem]:
     """Vaults that nobody could tell apart. In one that holds another, tools could write where only the person may."""
     for one, other in combinations(settings.note_vaults, 2):
         if one.name.casefold() == other.name.casefold():
-            yield FieldProblem("notes.vaults", "two vaults have this name (that of vault_path is main)", other.name)
+            yield FieldProblem(
+                "notes.vaults",
+                "two vaults have this name (that of vault_path is main)",
+                other.name,
+            )
         if _lies_in(one.path, other.path) or _lies_in(other.path, one.path):
-            yield FieldProblem("notes.vaults", f"is, holds or lies in the vault {one.name}", other.name)
+            yield FieldProblem(
+                "notes.vaults", f"is, holds or lies in the vault {one.name}", other.name
+            )
 
 
 def _lies_in(inner: Path, outer: Path) -> bool:
@@ -848,7 +981,9 @@ def _lies_in(inner: Path, outer: Path) -> bool:
         return True
     # The same folder may have several names: another case, or mounted twice.
     with suppress(OSError):
-        return any(os.path.samestat(outer.stat(), each.stat()) for each in (place, *place.parents))
+        return any(
+            os.path.samestat(outer.stat(), each.stat()) for each in (place, *place.parents)
+        )
     return False
 
 
@@ -856,7 +991,9 @@ def _address_of_two(settings: Settings) -> Iterator[FieldProblem]:
     """The address of [mail] that is another account's too: nobody could tell from which of them a mail leaves."""
     others = frozenset[str]().union(*(account.addresses for account in settings.accounts))
     if settings.address is not None and settings.address.casefold() in others:
-        yield FieldProblem("mail.address", "is the address of another account too", settings.address)
+        yield FieldProblem(
+            "mail.address", "is the address of another account too", settings.address
+        )
 
 
 def _least_proof(home: str) -> LeastProof:
@@ -885,7 +1022,11 @@ _TASKS_VARIABLES = frozenset(
 
 def _in_any_case(variables: Mapping[str, str]) -> dict[str, str]:
     """The variables of the tasks contract, however they are written."""
-    return {name.upper(): value for name, value in variables.items() if name.upper() in _TASKS_VARIABLES}
+    return {
+        name.upper(): value
+        for name, value in variables.items()
+        if name.upper() in _TASKS_VARIABLES
+    }
 
 
 def _read_env(file: Path | None) -> dict[str, str]:
@@ -897,7 +1038,9 @@ def _read_env(file: Path | None) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise BadConfig(f"cannot read {file}: {error}", hint="correct the file or move it away") from error
+        raise BadConfig(
+            f"cannot read {file}: {error}", hint="correct the file or move it away"
+        ) from error
     pairs = (re.fullmatch(r"\s*(?:export\s+)?(\w+)\s*=(.*)", line) for line in lines)
     return _in_any_case({pair[1]: _env_value(pair[2]) for pair in pairs if pair})
 
@@ -910,10 +1053,16 @@ def _env_value(text: str) -> str:
     return re.sub(r"\s#.*", "", text).strip()
 
 
-def _tokens_sent_elsewhere(given: Mapping[str, Any], sources: Mapping[str, str]) -> Iterator[FieldProblem]:
+def _tokens_sent_elsewhere(
+    given: Mapping[str, Any], sources: Mapping[str, str]
+) -> Iterator[FieldProblem]:
     """A folder's `.env` may name a backend, but not have this desk's own token sent to it over the network."""
-    theirs = sources["fastapi_base_url"] == ".env" and sources["service_auth_token"] not in (".env", "default")
-    if theirs and not re.match(r"https?://(127\.0\.0\.1|localhost|\[::1\])(:|/|$)", str(given["fastapi_base_url"])):
+    theirs = sources["fastapi_base_url"] == ".env" and sources[
+        "service_auth_token"
+    ] not in (".env", "default")
+    if theirs and not re.match(
+        r"https?://(127\.0\.0\.1|localhost|\[::1\])(:|/|$)", str(given["fastapi_base_url"])
+    ):
         yield FieldProblem(
             "FASTAPI_BASE_URL",
             "the .env names a backend elsewhere, but SERVICE_AUTH_TOKEN is the desk's own",
@@ -941,10 +1090,16 @@ def _unknown(key: str, known: Any, where: str) -> FieldProblem:
     return FieldProblem(key, f"unknown option in the {where}", None, *near)
 
 
-def _problem(given: Mapping[str, Any], sources: Mapping[str, str], details: Any) -> FieldProblem:
+def _problem(
+    given: Mapping[str, Any], sources: Mapping[str, str], details: Any
+) -> FieldProblem:
     name = str(details["loc"][0])
     option = OPTIONS[name]
-    where = option.variable if sources[name] in ("environment", ".env") or name == "home" else option.key
+    where = (
+        option.variable
+        if sources[name] in ("environment", ".env") or name == "home"
+        else option.key
+    )
     received = "********" if is_secret(name) else str(given[name])
     message = details["msg"].removeprefix("Value error, ")
     if name in _GUIDES:
@@ -959,10 +1114,18 @@ def _table_problem(where: str, message: str, details: Any) -> FieldProblem:
         inside[0] = f"{inside[0] + 1}"
     place = ".".join([where, *map(str, inside)])
     received = None
-    if isinstance(details["input"], str) and inside[-1:] in (["name"], ["kind"], ["address"], ["default"], ["path"]):
+    if isinstance(details["input"], str) and inside[-1:] in (
+        ["name"],
+        ["kind"],
+        ["address"],
+        ["default"],
+        ["path"],
+    ):
         received = details["input"]
     guide = _GUIDES[str(details["loc"][0])]
-    return FieldProblem(place, message, received, f"see `deskhand config options` and docs/how-to/{guide}")
+    return FieldProblem(
+        place, message, received, f"see `deskhand config options` and docs/how-to/{guide}"
+    )
 
 
 _GUIDES = {"accounts": "accounts.md", "vaults": "notes.md"}

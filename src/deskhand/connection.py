@@ -49,7 +49,8 @@ class HttpConnection(H11Protocol):
         return not self._has_request or (self.cycle.more_body and not self.flow.read_paused)
 
     def _make_room(self) -> None:
-        silent = [each for each in self.connections if isinstance(each, HttpConnection) and each._is_silent]  # noqa: SLF001
+        others = [each for each in self.connections if isinstance(each, HttpConnection)]
+        silent = [each for each in others if each._is_silent]  # noqa: SLF001
         # This one is among them; where all others are at work, it goes itself.
         min(silent, key=lambda each: each._heard).transport.close()  # noqa: SLF001
 

@@ -24,7 +24,9 @@ def home(environment: Environment) -> str:
         return os.path.abspath(os.path.expanduser(given))
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Application Support/deskhand")
-    data = environment.get("XDG_DATA_HOME", "").strip() or os.path.expanduser("~/.local/share")
+    data = environment.get("XDG_DATA_HOME", "").strip() or os.path.expanduser(
+        "~/.local/share"
+    )
     return os.path.join(data, "deskhand")
 
 
@@ -36,7 +38,11 @@ def timezone(environment: Environment) -> str:
     for name in (named, os.path.realpath("/etc/localtime")):
         try:
             found = ZoneInfo(name.rpartition("/zoneinfo/")[2]).key
-        except (ValueError, OSError, KeyError):  # a rule in place of a name, a zone that is not known here
+        except (
+            ValueError,
+            OSError,
+            KeyError,
+        ):  # a rule in place of a name, a zone that is not known here
             continue
         return found.replace("Etc/UTC", "UTC")
     return "UTC"
@@ -46,7 +52,9 @@ def editor(environment: Environment) -> list[str]:
     """The person's own editor, with its arguments; empty where none is named."""
     import shlex
 
-    return shlex.split(environment.get("VISUAL", "").strip() or environment.get("EDITOR", ""))
+    return shlex.split(
+        environment.get("VISUAL", "").strip() or environment.get("EDITOR", "")
+    )
 
 
 def config_file(environment: Environment) -> str:

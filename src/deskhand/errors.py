@@ -78,7 +78,12 @@ class DeskError(Exception):
     retryable: ClassVar[bool] = False
 
     def __init__(
-        self, message: str, *, hint: str | None = None, fields: Sequence[FieldProblem] = (), **details: Any
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        fields: Sequence[FieldProblem] = (),
+        **details: Any,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -124,7 +129,14 @@ class Denied(DeskError):
 
     reason: ClassVar[str]
 
-    def __init__(self, message: str, *, reason: str | None = None, hint: str | None = None, **details: Any) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str | None = None,
+        hint: str | None = None,
+        **details: Any,
+    ) -> None:
         super().__init__(message, hint=hint, reason=reason or self.reason, **details)
 
 
@@ -226,7 +238,9 @@ class BadConfig(DeskError):
 class Internal(DeskError):
     """The caller gets a reference; the cause is in the log under it."""
 
-    def __init__(self, message: str, *, reference: str, hint: str | None = None, **details: Any) -> None:
+    def __init__(
+        self, message: str, *, reference: str, hint: str | None = None, **details: Any
+    ) -> None:
         super().__init__(message, hint=hint, reference=reference, **details)
 
 
@@ -243,7 +257,10 @@ def mcp_error(error: DeskError) -> dict[str, Any]:
 def error_response(error: DeskError) -> dict[str, Any]:
     """The tasks server's ErrorResponse; the hint and each field's suggestion are its suggestions."""
     details = _details(error)
-    suggestions = [error.hint, *(field["suggestion"] for field in details.get("fields", ()))]
+    suggestions = [
+        error.hint,
+        *(field["suggestion"] for field in details.get("fields", ())),
+    ]
     return {
         "error_type": error.error_type,
         "message": error.message,
@@ -269,7 +286,11 @@ def describe(error: DeskError) -> str:
     fields: Sequence[Mapping[str, Any]] = error.details.get("fields", ())
     lines += [
         spell_out_line(f"  {field['field']}: {field['message']}")
-        + (f" (got {field['received_value']!r})" if field["received_value"] is not None else "")
+        + (
+            f" (got {field['received_value']!r})"
+            if field["received_value"] is not None
+            else ""
+        )
         + (f"; {field['suggestion']}" if field["suggestion"] else "")
         for field in fields
     ]

@@ -58,7 +58,9 @@ def open_private(path: str, flags: int) -> int:
 
 
 def _write(made: Path, data: bytes, mode: int | None) -> None:
-    descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode or 0o666)
+    descriptor = os.open(
+        made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode or 0o666
+    )
     with os.fdopen(descriptor, "wb") as opened:
         if mode is not None:
             os.fchmod(descriptor, mode)  # also what the umask would take away

@@ -28,9 +28,13 @@ class FolderBell:
         try:
             self._watcher = RustNotify(list(folders), False, False, 0, False, False)
         except (OSError, WatchfilesRustInternalError) as error:
-            raise Unavailable(f"the folder cannot be watched: {error}", reason="no_watch") from error
+            raise Unavailable(
+                f"the folder cannot be watched: {error}", reason="no_watch"
+            ) from error
         # On a thread, because the watcher swallows what a signal's handler raises.
-        self._thread = threading.Thread(target=self._listen, name="folder-bell", daemon=True)
+        self._thread = threading.Thread(
+            target=self._listen, name="folder-bell", daemon=True
+        )
         self._thread.start()
 
     def wait(self, seconds: float) -> bool:
@@ -55,7 +59,10 @@ class FolderBell:
 
     def _listen(self) -> None:
         try:
-            while isinstance(changes := self._watcher.watch(_LONGEST_MS, _STEP_MS, 0, self._stopping), set):
+            while isinstance(
+                changes := self._watcher.watch(_LONGEST_MS, _STEP_MS, 0, self._stopping),
+                set,
+            ):
                 paths = [path for _, path in changes]
                 if any(path in self._folders and not Path(path).is_dir() for path in paths):
                     return

@@ -49,7 +49,9 @@ class Guard:
         return f"http://127.0.0.1:{self.port}"
 
     def to_json(self) -> bytes:
-        return json.dumps(asdict(self), ensure_ascii=False).encode("utf-8", "surrogateescape")
+        return json.dumps(asdict(self), ensure_ascii=False).encode(
+            "utf-8", "surrogateescape"
+        )
 
 
 def find() -> Guard | None:
@@ -72,7 +74,15 @@ def as_user(user: str, *command: str) -> list[str]:
 
     account = pwd.getpwnam(user)
     who = [f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--init-groups"]
-    return ["setpriv", *who, "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", "--", *command]
+    return [
+        "setpriv",
+        *who,
+        "--no-new-privs",
+        "--inh-caps=-all",
+        "--bounding-set=-all",
+        "--",
+        *command,
+    ]
 
 
 def desk_command(*arguments: str) -> list[str]:
@@ -84,7 +94,11 @@ def desk_environment() -> dict[str, str]:
     """All that the guarded desk knows of an environment; its options stand in its home."""
     around = environment.variables()
     kept = {name: around[name] for name in ("TERM", "LANG", "LC_ALL") if name in around}
-    return kept | {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(HOME), "DESKHAND_HOME": str(HOME)}
+    return kept | {
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": str(HOME),
+        "DESKHAND_HOME": str(HOME),
+    }
 
 
 def direct(arguments: Sequence[str]) -> None:
@@ -100,9 +114,14 @@ def direct(arguments: Sequence[str]) -> None:
         os.chdir(HOME)
         os.umask(0o077)
         os.execvpe("setpriv", desk_command(*arguments), desk_environment())  # noqa: S606 - no shell is wanted
-    if os.geteuid() == found.uid and arguments[0] == "mcp" and not {"--alone", "--http"} & set(arguments):
+    if (
+        os.geteuid() == found.uid
+        and arguments[0] == "mcp"
+        and not {"--alone", "--http"} & set(arguments)
+    ):
         raise Unavailable(
-            "this desk is guarded, and could not be joined", hint="sudo deskhand service status says more"
+            "this desk is guarded, and could not be joined",
+            hint="sudo deskhand service status says more",
         )
     if os.geteuid() == found.uid and arguments[0] not in _OPEN:
         raise Denied(

@@ -39,7 +39,9 @@ def main(wait: float = 50) -> int:
         event = given["hook_event_name"]
         is_left = _is_left_to_claude(event, given["tool_name"])
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        sys.stderr.write(f"Nothing was done: this is no call that Claude Code tells its hooks of: {error!r}\n")
+        sys.stderr.write(
+            f"Nothing was done: this is no call that Claude Code tells its hooks of: {error!r}\n"
+        )
         return BLOCKS
     if is_left:
         return 0
@@ -55,7 +57,10 @@ def _is_left_to_claude(event: str, tool: str) -> bool:
     """At a terminal only what Claude Code would ask there itself is asked on the page."""
     if tool.startswith(_OWN):
         return True
-    return event == "PreToolUse" and environment.variables().get("CLAUDE_CODE_ENTRYPOINT") == "cli"
+    return (
+        event == "PreToolUse"
+        and environment.variables().get("CLAUDE_CODE_ENTRYPOINT") == "cli"
+    )
 
 
 def ask(given: "dict[str, Any]", wait: float) -> "dict[str, Any]":
@@ -72,9 +77,17 @@ def ask(given: "dict[str, Any]", wait: float) -> "dict[str, Any]":
     lines = (
         {"id": 1, "method": "initialize", "params": _HELLO},
         {"method": "notifications/initialized"},
-        {"id": 2, "method": "tools/call", "params": {"name": "permission_prompt", "arguments": asked}},
+        {
+            "id": 2,
+            "method": "tools/call",
+            "params": {"name": "permission_prompt", "arguments": asked},
+        },
     )
-    door.sendall("".join(json.dumps({"jsonrpc": "2.0"} | line, allow_nan=False) + "\n" for line in lines).encode())
+    door.sendall(
+        "".join(
+            json.dumps({"jsonrpc": "2.0"} | line, allow_nan=False) + "\n" for line in lines
+        ).encode()
+    )
     return _read_answer(door)
 
 

@@ -32,7 +32,9 @@ def open_port(port: int) -> socket.socket:
     return listener
 
 
-def http_config(app: "ASGIApp", proxies: Sequence[str] = (), **more: Any) -> "uvicorn.Config":
+def http_config(
+    app: "ASGIApp", proxies: Sequence[str] = (), **more: Any
+) -> "uvicorn.Config":
     """How the desk speaks HTTP. No header says who asks or how, unless it comes from one of the `proxies`."""
     import uvicorn
 
@@ -58,7 +60,8 @@ async def serve_http(app: "ASGIApp", port: int, path: str) -> None:
 
     listener = open_port(port)
     # The one line a person (or a script that started us) needs; logs follow as JSON.
-    print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}{path}", file=sys.stderr, flush=True)  # noqa: T201
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}{path}"
+    print(f"listening on {address}", file=sys.stderr, flush=True)  # noqa: T201
     await uvicorn.Server(http_config(app, lifespan="on")).serve([listener])
 
 

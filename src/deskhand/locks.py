@@ -37,7 +37,9 @@ def find_holder(file: int | str, kind: str, byte: int = 0) -> str:
         inode = os.stat(file).st_ino  # noqa: PTH116 - it may be a descriptor
         for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
             match line.split():
-                case [_, found, _, "WRITE", pid, place, first, last] if found == kind and place.endswith(f":{inode}"):
+                case [_, found, _, "WRITE", pid, place, first, last] if (
+                    found == kind and place.endswith(f":{inode}")
+                ):
                     if int(first) <= byte and (last == "EOF" or byte <= int(last)):
                         return _describe_process(pid)
     return "another process"
@@ -45,7 +47,11 @@ def find_holder(file: int | str, kind: str, byte: int = 0) -> str:
 
 def _describe_process(pid: str) -> str:
     with suppress(OSError, IndexError):
-        name, _, rest = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")
+        name, _, rest = (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")
+        )
         stopped = ", which is stopped" if rest.split()[0] in _STOPPED else ""
         return f"process {pid} ({name.partition('(')[2]}{stopped})"
     return f"process {pid}"

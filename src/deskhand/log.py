@@ -13,10 +13,17 @@ from deskhand.files import open_private
 
 LARGEST = 10_000_000
 
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
+    "message",
+    "asctime",
+    "taskName",
+    "color_message",
+}
 
 # An address begins where a word does; behind one, where its domain ended.
-_ADDRESS = re.compile(r"(?<![^\s<>()\[\],;:\"'=@])([^\s<>()\[\],;:\"@])[^\s<>()\[\],;:\"@]*@([^\s<>()\[\],;:\"'=@]+)")
+_ADDRESS = re.compile(
+    r"(?<![^\s<>()\[\],;:\"'=@])([^\s<>()\[\],;:\"@])[^\s<>()\[\],;:\"@]*@([^\s<>()\[\],;:\"'=@]+)"
+)
 _QUOTED = re.compile(r'"[^"]*"@')
 
 
@@ -30,7 +37,9 @@ def mask_addresses(text: str) -> str:
 class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = {
-            "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(
+                timespec="milliseconds"
+            ),
             "level": record.levelname,
             "logger": record.name,
             "event": record.getMessage(),
@@ -39,7 +48,9 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         for key, value in line.items():
-            if isinstance(value, str) and key != "user_id":  # whom a call is for is what the contract's log names
+            if (
+                isinstance(value, str) and key != "user_id"
+            ):  # whom a call is for is what the contract's log names
                 line[key] = mask_addresses(value)
         return json.dumps(line, default=str)
 
@@ -48,7 +59,9 @@ class _PrivateFile(RotatingFileHandler):
     """Turns over while it is written; only its owner can read it."""
 
     def _open(self) -> TextIOWrapper:
-        return open(self.baseFilename, "a", encoding="utf-8", opener=open_private)  # Path.open has no opener
+        return open(
+            self.baseFilename, "a", encoding="utf-8", opener=open_private
+        )  # Path.open has no opener
 
 
 def configure(level: str, file: Path | None = None) -> None:
@@ -60,5 +73,14 @@ def configure(level: str, file: Path | None = None) -> None:
     logging.basicConfig(level=level, handlers=[handler], force=True)
     # Each request line and file event of the libraries would drown ours; what the mail libraries
     # say at their lowest level are passwords and whole mails.
-    for chatty in ("uvicorn.access", "watchfiles", "mcp", "httpx2", "httpcore2", "imapclient"):
-        logging.getLogger(chatty).setLevel(max(logging.getLevelName(level), logging.WARNING))
+    for chatty in (
+        "uvicorn.access",
+        "watchfiles",
+        "mcp",
+        "httpx2",
+        "httpcore2",
+        "imapclient",
+    ):
+        logging.getLogger(chatty).setLevel(
+            max(logging.getLevelName(level), logging.WARNING)
+        )

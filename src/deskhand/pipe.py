@@ -50,11 +50,17 @@ def join(arguments: "Sequence[str]") -> int | None:
 
 
 def pack(*fields: str) -> bytes:
-    return b"".join(field.encode("utf-8", "surrogateescape") + b"\0" for field in fields) + b"\n"
+    return (
+        b"".join(field.encode("utf-8", "surrogateescape") + b"\0" for field in fields)
+        + b"\n"
+    )
 
 
 def unpack(greeting: bytes) -> list[str]:
-    return [field.decode("utf-8", "surrogateescape") for field in greeting.removesuffix(b"\0\n").split(b"\0")]
+    return [
+        field.decode("utf-8", "surrogateescape")
+        for field in greeting.removesuffix(b"\0\n").split(b"\0")
+    ]
 
 
 def reachable(place: str) -> str:
@@ -90,7 +96,9 @@ def enter(server: str, scopes: "list[str]") -> _socket.socket:
     try:
         named, version, *options = unpack(_read_greeting(door))
         if named != "deskhand" or version != __version__:
-            raise NotJoined(f"the running desk has version {version}, this is {__version__}")
+            raise NotJoined(
+                f"the running desk has version {version}, this is {__version__}"
+            )
         door.sendall(pack(server, " ".join(scopes), os.getcwd(), *_set_options(options)))
         answer, *why = unpack(_read_greeting(door))
         if answer != "joined":

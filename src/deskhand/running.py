@@ -49,7 +49,12 @@ class DeskLock:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         os.ftruncate(self._opened, 0)
         os.close(self._opened)
 
@@ -98,5 +103,7 @@ def _try_lock(opened: int, how: int) -> bool:
 def _read(opened: int, home: Path) -> RunningDesk:
     text = os.pread(opened, 1 << 20, 0)
     if not text:
-        raise Unavailable(f"the desk in {home} is just starting or ending", hint="try again in a moment")
+        raise Unavailable(
+            f"the desk in {home} is just starting or ending", hint="try again in a moment"
+        )
     return RunningDesk(**json.loads(text))

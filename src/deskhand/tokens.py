@@ -53,7 +53,11 @@ class Token(NamedTuple):
         """Whether it counts there. What came by OAuth counts at its own endpoint alone, and until it expires."""
         if self.expires is None:
             return True
-        return endpoint is not None and self.resource in (endpoint, EVERY_ENDPOINT) and now < self.expires
+        return (
+            endpoint is not None
+            and self.resource in (endpoint, EVERY_ENDPOINT)
+            and now < self.expires
+        )
 
 
 class Grant(NamedTuple):
@@ -67,7 +71,12 @@ class Grant(NamedTuple):
 
 def is_user_id(text: object) -> bool:
     """What an HTTP header carries unchanged: 1 to 255 printable characters, no space around them."""
-    return isinstance(text, str) and 0 < len(text) <= LONGEST_USER_ID and text.isprintable() and text == text.strip()
+    return (
+        isinstance(text, str)
+        and 0 < len(text) <= LONGEST_USER_ID
+        and text.isprintable()
+        and text == text.strip()
+    )
 
 
 def user_in_header(value: str) -> str:
@@ -80,7 +89,9 @@ def right_of(scope: str) -> str:
     return ":".join(scope.split(":")[:2])
 
 
-def opened_names(scopes: Iterable[str], area: Area, *, writes: bool) -> frozenset[str] | None:
+def opened_names(
+    scopes: Iterable[str], area: Area, *, writes: bool
+) -> frozenset[str] | None:
     """The mail accounts or the vaults that the scopes open; None where they open all of them."""
     rights = {f"{area}:write"} if writes else {f"{area}:read", f"{area}:write"}
     held = [scope.split(":") for scope in scopes if right_of(scope) in rights]
@@ -106,10 +117,15 @@ def with_reading(scopes: Iterable[str]) -> list[str]:
 def check_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
     """The scopes in the order of SCOPES, each once; an unknown one is refused with the list of those that exist."""
     asked = list(scopes)
-    if unknown := [scope for scope in asked if scope not in SCOPES and not _NARROWED.fullmatch(scope)]:
+    if unknown := [
+        scope for scope in asked if scope not in SCOPES and not _NARROWED.fullmatch(scope)
+    ]:
         raise InvalidInput(
             "that is no scope",
-            fields=[FieldProblem("scope", "is not one of the scopes", printable(each)) for each in unknown],
+            fields=[
+                FieldProblem("scope", "is not one of the scopes", printable(each))
+                for each in unknown
+            ],
             hint=f"the scopes are {', '.join(SCOPES)}; write includes read, mail:write may propose mail,"
             " notes:read reads the mail in Needs_Action too; mail:read:NAME and mail:write:NAME open one mail account,"
             " notes:read:NAME and notes:write:NAME one vault",
@@ -122,12 +138,22 @@ def _place_of(scope: str) -> tuple[int, str]:
 
 
 def create(
-    tx: Transaction, name: str, now: datetime, *, user: str | None = None, scopes: Iterable[str] = EVERYTHING
+    tx: Transaction,
+    name: str,
+    now: datetime,
+    *,
+    user: str | None = None,
+    scopes: Iterable[str] = EVERYTHING,
 ) -> str:
     """Make a new token; returns its text, which nobody can read again."""
     for field, text in (("name", name), ("user", user)):
         if text is not None and not is_user_id(text):
-            problem = FieldProblem(field, f"not a {field}", printable(text), "Use 1 to 255 printable characters")
+            problem = FieldProblem(
+                field,
+                f"not a {field}",
+                printable(text),
+                "Use 1 to 255 printable characters",
+            )
             raise InvalidInput(f"that is no {field} of a token", fields=[problem])
     token = _new_text()
     held = " ".join(check_scopes(scopes))
@@ -136,12 +162,17 @@ def create(
     sql = f"INSERT INTO tokens ({columns}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
     added = tx.execute(sql, digest(token), name, user, held, clock.to_ms(now), asker)
     if not added:
-        raise Exists(f"there is a token named {name}", hint="choose another name, or revoke that one")
+        raise Exists(
+            f"there is a token named {name}", hint="choose another name, or revoke that one"
+        )
     return token
 
 
 def list_tokens(tx: Transaction) -> list[Token]:
-    return [_token(row) for row in tx.all(f"SELECT {_COLUMNS} FROM tokens ORDER BY created, name")]
+    return [
+        _token(row)
+        for row in tx.all(f"SELECT {_COLUMNS} FROM tokens ORDER BY created, name")
+    ]
 
 
 def drop(tx: Transaction, name: str) -> bool:
@@ -159,7 +190,9 @@ def _forget(tx: Transaction, asker: str) -> None:
         if json.loads(about).get("asker") == asker:
             sql = "UPDATE permissions SET closed = ?, closed_by = 'a revoked token', evidence = '' WHERE id = ?"
             tx.execute(sql, clock.to_ms(clock.utc_now()), name)
-    for name, action in tx.all("SELECT id, action FROM requests WHERE id IN (SELECT request_id FROM results)"):
+    for name, action in tx.all(
+        "SELECT id, action FROM requests WHERE id IN (SELECT request_id FROM results)"
+    ):
         if json.loads(action).get("asker") == asker:
             tx.execute("DELETE FROM results WHERE request_id = ?", name)
     tx.execute("DELETE FROM handles WHERE asker = ?", asker)
@@ -167,7 +200,9 @@ def _forget(tx: Transaction, asker: str) -> None:
 
 def revoke(tx: Transaction, name: str) -> None:
     if not drop(tx, name):
-        raise NotFound(f"there is no token named {name}", hint="`deskhand token list` shows them")
+        raise NotFound(
+            f"there is no token named {name}", hint="`deskhand token list` shows them"
+        )
 
 
 def find(tx: Transaction, text: str) -> Token | None:
@@ -176,7 +211,9 @@ def find(tx: Transaction, text: str) -> Token | None:
     return _token(row) if row else None
 
 
-async def authenticate(store: Store, text: str, now: datetime, endpoint: str | None = None) -> Token | None:
+async def authenticate(
+    store: Store, text: str, now: datetime, endpoint: str | None = None
+) -> Token | None:
     """The token that somebody presents at an MCP endpoint, or at another door; None where it does not count there.
 
     Notes that it was used, at most once a minute.
@@ -194,7 +231,12 @@ def _note_use(tx: Transaction, name: str, now: datetime) -> None:
 
 
 def issue(
-    tx: Transaction, grant: Grant, scopes: Iterable[str], now: datetime, expires: datetime, ends: datetime
+    tx: Transaction,
+    grant: Grant,
+    scopes: Iterable[str],
+    now: datetime,
+    expires: datetime,
+    ends: datetime,
 ) -> str:
     """The first token of a family, under a name that no token ever had; what can no longer be renewed is dropped."""
     for (ended,) in tx.all("SELECT name FROM tokens WHERE ends <= ?", clock.to_ms(now)):
@@ -218,11 +260,19 @@ def issue(
     return token
 
 
-def renew(tx: Transaction, family: str, scopes: Iterable[str], expires: datetime, ends: datetime) -> str | None:
+def renew(
+    tx: Transaction, family: str, scopes: Iterable[str], expires: datetime, ends: datetime
+) -> str | None:
     """Another text for the token of this family: the old one is worth nothing. None where it was revoked."""
     token = _new_text()
     sql = "UPDATE tokens SET digest = ?, scopes = ?, expires = ?, ends = ? WHERE family = ?"
-    values = (digest(token), " ".join(check_scopes(scopes)), clock.to_ms(expires), clock.to_ms(ends), family)
+    values = (
+        digest(token),
+        " ".join(check_scopes(scopes)),
+        clock.to_ms(expires),
+        clock.to_ms(ends),
+        family,
+    )
     if not tx.execute(sql, *values):
         return None
     return token
@@ -235,7 +285,9 @@ def find_family(tx: Transaction, family: str) -> Token | None:
 
 def _take_asker(tx: Transaction, wanted: str) -> str:
     """A name that no token ever had, with a number behind it where one had that: nobody inherits another's yes."""
-    taken = {name for (name,) in tx.all("SELECT name FROM askers UNION SELECT name FROM tokens")}
+    taken = {
+        name for (name,) in tx.all("SELECT name FROM askers UNION SELECT name FROM tokens")
+    }
     numbered = (f"{wanted} {number}" for number in count(2))
     asker = next(name for name in chain([wanted], numbered) if name not in taken)
     tx.execute("INSERT INTO askers (name) VALUES (?)", asker)

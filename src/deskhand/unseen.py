@@ -12,7 +12,9 @@ from typing import Literal, NamedTuple
 
 Kind = Literal["invisible", "turning", "empty lines", "blanks", "accents"]
 
-TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+TURNING = frozenset(
+    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)
 """They change the direction of reading."""
 _OVERRIDES = "\u202d\u202e"
 _JOINERS = "\u200c\u200d"
@@ -20,13 +22,26 @@ _SELECTORS = "\ufe0e\ufe0f"
 _AT_HOME = frozenset(_JOINERS + _SELECTORS)
 """One of these alone may belong where it stands."""
 # Letters, marks and signs by their category, but nothing shows: fillers, empty cells, variation selectors.
-_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u2d7f\u3164\uffa0").union(
+_BLANK = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u2d7f\u3164\uffa0"
+).union(
     "\U00013441\U00013442\U00016fe4\U0001d159",
     map(chr, range(0xFE00, 0xFE10)),
     map(chr, range(0xE0100, 0xE01F0)),
 )
 _UNJOINED = frozenset(
-    ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "GEORGIAN", "HEBREW", "HANGUL", "CJK", "HIRAGANA", "KATAKANA")
+    (
+        "LATIN",
+        "CYRILLIC",
+        "GREEK",
+        "ARMENIAN",
+        "GEORGIAN",
+        "HEBREW",
+        "HANGUL",
+        "CJK",
+        "HIRAGANA",
+        "KATAKANA",
+    )
 )
 """Alphabets whose letters need no joiner: one between them can only carry a message."""
 _WITHOUT_GLYPH = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
@@ -79,7 +94,9 @@ def strip(text: str) -> tuple[str, int]:
     Control characters stay, and so do the marks that a text in two directions is written with.
     """
     removed = [trace for trace in _runs(text) if _hides(trace)]
-    return replace(text, removed, lambda _: ""), sum(trace.end - trace.start for trace in removed)
+    return replace(text, removed, lambda _: ""), sum(
+        trace.end - trace.start for trace in removed
+    )
 
 
 def spell_out(text: str) -> str:
@@ -116,7 +133,11 @@ def _runs(text: str) -> list[Trace]:
     if not odd:
         return []
     runs = re.finditer(rf"([{re.escape(odd)}])\1*", text)
-    return [_trace(run) for run in runs if run[0] not in _AT_HOME or not _belongs(text, run.start())]
+    return [
+        _trace(run)
+        for run in runs
+        if run[0] not in _AT_HOME or not _belongs(text, run.start())
+    ]
 
 
 def _hides(trace: Trace) -> bool:
@@ -150,7 +171,9 @@ def _belongs(text: str, place: int) -> bool:
     if char in _SELECTORS:
         # A key of a telephone is a digit and two marks; every other sign that has two looks is none of ASCII's.
         is_key = after == "\u20e3" and before in "0123456789#*"
-        return is_key or (not before.isascii() and unicodedata.category(before) in {"So", "Sm", "Po"})
+        return is_key or (
+            not before.isascii() and unicodedata.category(before) in {"So", "Sm", "Po"}
+        )
     if char not in _JOINERS or before.isascii() or after.isascii() or is_unseen(after):
         return False
     if before in _SELECTORS:
@@ -158,7 +181,11 @@ def _belongs(text: str, place: int) -> bool:
     if unicodedata.category(before)[0] == "S":
         return unicodedata.category(after)[0] == "S"
     # Between letters that show nothing themselves a joiner carries a message.
-    return unicodedata.category(after)[0] in "LM" and not is_unseen(before) and _alphabet(before) not in _UNJOINED
+    return (
+        unicodedata.category(after)[0] in "LM"
+        and not is_unseen(before)
+        and _alphabet(before) not in _UNJOINED
+    )
 
 
 def _alphabet(char: str) -> str:
@@ -184,10 +211,13 @@ def _plural(one: str, many: str) -> Callable[[int], str]:
 
 _WORDS: dict[Kind, Callable[[int], str]] = {
     "turning": _plural(
-        "character that changes the direction of reading", "characters that change the direction of reading"
+        "character that changes the direction of reading",
+        "characters that change the direction of reading",
     ),
     "invisible": _plural("invisible character", "invisible characters"),
-    "empty lines": _plural("empty line", "characters of empty lines, with more text behind them"),
+    "empty lines": _plural(
+        "empty line", "characters of empty lines, with more text behind them"
+    ),
     "blanks": _plural("blank", "blanks in a row, with more text behind them"),
     "accents": _plural("stacked accent", "stacked accents"),
 }

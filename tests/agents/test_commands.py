@@ -50,8 +50,15 @@ TABLE = [
     Row(["send", "a2", "hello"], 2, err=NO_TMUX, window=None),
     Row(["send", "a2", "-x", "hello"], 1, err="error: flag provided but not defined: -x\n"),
     Row(["send", "a2", "-m"], 1, err="error: flag needs an argument: -m\n"),
-    Row(["send", "a2", "x" * 65_537], 1, err="error: message exceeds maximum size of 64KB\n"),
-    Row(["send", "a2"], 1, err="error: message exceeds maximum size of 64KB\n", stdin="é" * 32_769),
+    Row(
+        ["send", "a2", "x" * 65_537], 1, err="error: message exceeds maximum size of 64KB\n"
+    ),
+    Row(
+        ["send", "a2"],
+        1,
+        err="error: message exceeds maximum size of 64KB\n",
+        stdin="é" * 32_769,
+    ),
     Row(["receive"], 0, "No unread messages\n"),
     Row(["receive"], 2, err=NO_TMUX, window=None),
     Row(["receive", "--hook"], 0),
@@ -65,9 +72,16 @@ TABLE = [
     Row(["status", "nonsense"], 0, window=None),
     Row(["status", "Ready"], 1, err="Invalid status: Ready. Valid: ready, work, offline\n"),
     Row(
-        ["status"], 1, err=r"error: missing required argument: status\nusage: agentmail status <ready\|work\|offline>\n"
+        ["status"],
+        1,
+        err=r"error: missing required argument: status\nusage: agentmail status <ready\|work\|offline>\n",
     ),
-    Row(["onboard"], 0, r"## AgentMail\n(.*\n)*.*agentmail send(.*\n)*.*agentmail receive(.*\n)*", window=None),
+    Row(
+        ["onboard"],
+        0,
+        r"## AgentMail\n(.*\n)*.*agentmail send(.*\n)*.*agentmail receive(.*\n)*",
+        window=None,
+    ),
     Row(["mcp"], 1, err="error: not running inside a tmux session\n", window=None),
     Row(["--help"], 0, err="agentmail - messages between agents\n(.*\n)*"),
     Row(["send", "--help"], 0, err="agentmail - messages between agents\n(.*\n)*"),
@@ -77,7 +91,9 @@ TABLE = [
 
 
 @requirement("agents:commands")
-def test_every_row_of_the_table_says_and_returns_what_the_existing_program_does(terminal: Terminal) -> None:
+def test_every_row_of_the_table_says_and_returns_what_the_existing_program_does(
+    terminal: Terminal,
+) -> None:
     terminal.open("hidden")
     (terminal.repository / ".agentmailignore").write_text("\n  hidden \n")
 
@@ -90,16 +106,23 @@ def test_every_row_of_the_table_says_and_returns_what_the_existing_program_does(
 
 
 @requirement("agents:commands")
-def test_a_message_is_shown_without_a_final_line_end_and_to_a_hook_on_stderr(terminal: Terminal) -> None:
+def test_a_message_is_shown_without_a_final_line_end_and_to_a_hook_on_stderr(
+    terminal: Terminal,
+) -> None:
     sent = [
-        terminal.agentmail("a1", "send", "a2", stdin=text).stdout[9:17] for text in ("one\ntwo\n\n", "<b> & é 東京")
+        terminal.agentmail("a1", "send", "a2", stdin=text).stdout[9:17]
+        for text in ("one\ntwo\n\n", "<b> & é 東京")
     ]
 
     shown = terminal.agentmail("a2", "receive")
     hooked = terminal.agentmail("a2", "receive", "--hook")
     after = terminal.agentmail("a2", "receive", "--hook")
 
-    assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"From: a1\nID: {sent[0]}\n\none\ntwo\n", "")
+    assert (shown.returncode, shown.stdout, shown.stderr) == (
+        0,
+        f"From: a1\nID: {sent[0]}\n\none\ntwo\n",
+        "",
+    )
     letter = f"You got new mail\nFrom: a1\nID: {sent[1]}\n\n<b> & é 東京"
     assert (hooked.returncode, hooked.stdout, hooked.stderr) == (2, "", letter)
     assert (after.returncode, after.stdout, after.stderr) == (0, "", "")
@@ -107,11 +130,16 @@ def test_a_message_is_shown_without_a_final_line_end_and_to_a_hook_on_stderr(ter
 
 def hooked(event: str, **more: object) -> str:
     """What Claude Code writes to a hook."""
-    return json.dumps({"session_id": "s", "cwd": "/", "hook_event_name": event, "prompt": "é" * 100_000} | more)
+    return json.dumps(
+        {"session_id": "s", "cwd": "/", "hook_event_name": event, "prompt": "é" * 100_000}
+        | more
+    )
 
 
 @requirement("agents:hooks")
-def test_where_an_exit_code_would_cost_the_prompt_mail_is_added_to_the_context(terminal: Terminal) -> None:
+def test_where_an_exit_code_would_cost_the_prompt_mail_is_added_to_the_context(
+    terminal: Terminal,
+) -> None:
     for event in ("SessionStart", "UserPromptSubmit"):
         sent = terminal.agentmail("a1", "send", "a2", 'say "hé"').stdout[9:17]
 
@@ -119,7 +147,9 @@ def test_where_an_exit_code_would_cost_the_prompt_mail_is_added_to_the_context(t
         after = terminal.agentmail("a2", "receive", "--hook", stdin=hooked(event))
 
         context = f'You got new mail\nFrom: a1\nID: {sent}\n\nsay "hé"'
-        answer = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": context}}
+        answer = {
+            "hookSpecificOutput": {"hookEventName": event, "additionalContext": context}
+        }
         assert (got.returncode, json.loads(got.stdout), got.stderr) == (0, answer, "")
         assert (after.returncode, after.stdout, after.stderr) == (0, "", "")
 
@@ -129,7 +159,9 @@ def test_where_the_model_reads_the_complaint_mail_is_one(terminal: Terminal) -> 
     for event in ("PostToolUse", "Stop"):
         terminal.agentmail("a1", "send", "a2", "hello")
 
-        got = terminal.agentmail("a2", "receive", "--hook", stdin=hooked(event, stop_hook_active=True))
+        got = terminal.agentmail(
+            "a2", "receive", "--hook", stdin=hooked(event, stop_hook_active=True)
+        )
 
         assert (got.returncode, got.stdout) == (2, "")
         assert got.stderr.endswith("\n\nhello")
@@ -138,7 +170,15 @@ def test_where_the_model_reads_the_complaint_mail_is_one(terminal: Terminal) -> 
 @requirement("agents:hooks")
 def test_where_the_model_sees_nothing_no_mail_is_read(terminal: Terminal) -> None:
     terminal.agentmail("a1", "send", "a2", "hello")
-    unseen = ("PreToolUse", "Notification", "PreCompact", "SessionEnd", "SubagentStop", "BeforeAgent", "x")
+    unseen = (
+        "PreToolUse",
+        "Notification",
+        "PreCompact",
+        "SessionEnd",
+        "SubagentStop",
+        "BeforeAgent",
+        "x",
+    )
 
     for stdin in (*map(hooked, unseen), hooked("PostToolUse", agent_id="a7")):
         got = terminal.agentmail("a2", "receive", "--hook", stdin=stdin)
@@ -148,7 +188,9 @@ def test_where_the_model_sees_nothing_no_mail_is_read(terminal: Terminal) -> Non
 
 
 @requirement("agents:hooks")
-def test_a_hook_that_is_told_no_event_answers_as_the_existing_program(terminal: Terminal) -> None:
+def test_a_hook_that_is_told_no_event_answers_as_the_existing_program(
+    terminal: Terminal,
+) -> None:
     for stdin in ("", "{", "[]", "{}", '{"hook_event_name": 5}', "hello\n"):
         terminal.agentmail("a1", "send", "a2", "hello")
 
@@ -162,12 +204,16 @@ def test_a_pipe_that_nobody_writes_to_keeps_no_hook_waiting(terminal: Terminal) 
     terminal.agentmail("a1", "send", "a2", "hello")
     command = [AGENTMAIL, "receive", "--hook"]
     where: Any = {"env": terminal.variables("a2"), "cwd": terminal.repository}
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, **where) as hook:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, **where
+    ) as hook:
         assert hook.wait(timeout=30) == 2
 
 
 @requirement("agents:printable")
-def test_what_another_agent_wrote_steers_no_terminal_and_passes_for_no_other_line(terminal: Terminal) -> None:
+def test_what_another_agent_wrote_steers_no_terminal_and_passes_for_no_other_line(
+    terminal: Terminal,
+) -> None:
     store = terminal.repository / ".agentmail" / "mailboxes"
     store.mkdir(parents=True)
     line = {
@@ -202,11 +248,16 @@ NOT_NAMES = [
 
 
 @requirement("agents:printable")
-def test_no_agent_has_a_name_that_reads_as_the_persons_or_cannot_be_read(terminal: Terminal) -> None:
+def test_no_agent_has_a_name_that_reads_as_the_persons_or_cannot_be_read(
+    terminal: Terminal,
+) -> None:
     for name in (*NOT_NAMES, "x\u202ey", "x\ny"):
         refused = terminal.agentmail(None, "send", "a2", "hello", DESKHAND_AGENT=name)
         assert (refused.returncode, refused.stdout) == (2, ""), name
-        assert terminal.agentmail(None, "receive", "--hook", DESKHAND_AGENT=name).returncode == 0, name
+        assert (
+            terminal.agentmail(None, "receive", "--hook", DESKHAND_AGENT=name).returncode
+            == 0
+        ), name
     server = terminal.agentmail(None, "mcp", DESKHAND_AGENT="pers\u200bon")
 
     assert (server.returncode, server.stdout) == (1, "")
@@ -214,7 +265,9 @@ def test_no_agent_has_a_name_that_reads_as_the_persons_or_cannot_be_read(termina
 
 
 @requirement("agents:printable")
-def test_a_window_that_reads_as_the_persons_is_listed_under_another_name(terminal: Terminal) -> None:
+def test_a_window_that_reads_as_the_persons_is_listed_under_another_name(
+    terminal: Terminal,
+) -> None:
     for name in ("Person", "pers\u200bon", "\u0440\u0435rson"):
         terminal.open(name)
 
@@ -234,8 +287,12 @@ def test_outside_a_repository_the_errors_say_so(terminal: Terminal, tmp_path: Pa
         done = terminal.agentmail("a1", *call, folder=elsewhere)
         assert (done.returncode, done.stdout, done.stderr) == (1, "", nowhere), call
     assert terminal.agentmail("a1", "receive", "--hook", folder=elsewhere).returncode == 0
-    assert terminal.agentmail("a1", "send", "nobody", "x", folder=elsewhere).stderr == NOBODY
-    assert terminal.agentmail("a1", "recipients", folder=elsewhere).stdout == "a1 [you]\na2\n"
+    assert (
+        terminal.agentmail("a1", "send", "nobody", "x", folder=elsewhere).stderr == NOBODY
+    )
+    assert (
+        terminal.agentmail("a1", "recipients", folder=elsewhere).stdout == "a1 [you]\na2\n"
+    )
 
 
 @requirement("agents:commands")
@@ -247,10 +304,15 @@ def test_outside_a_repository_the_errors_say_so(terminal: Terminal, tmp_path: Pa
         ("%99", "can't find pane: %99"),
     ],
 )
-def test_a_pane_that_is_none_is_said_and_a_hook_stays_silent(terminal: Terminal, pane: str, why: str) -> None:
+def test_a_pane_that_is_none_is_said_and_a_hook_stays_silent(
+    terminal: Terminal, pane: str, why: str
+) -> None:
     for call in (["send", "a2", "hello"], ["receive"], ["recipients"], ["status", "work"]):
         done = terminal.agentmail("a1", *call, TMUX_PANE=pane)
-        assert (done.returncode, done.stderr) == (1, f"error: failed to get current window: {why}\n"), call
+        assert (done.returncode, done.stderr) == (
+            1,
+            f"error: failed to get current window: {why}\n",
+        ), call
     hook = terminal.agentmail("a1", "receive", "--hook", TMUX_PANE=pane)
     assert (hook.returncode, hook.stdout, hook.stderr) == (0, "", "")
 
@@ -264,17 +326,24 @@ def test_a_window_that_was_closed_or_has_no_name_is_said(terminal: Terminal) -> 
     closed = terminal.agentmail("gone", "receive")
     nameless = terminal.agentmail("blank", "receive")
 
-    assert (closed.returncode, closed.stderr) == (1, f"error: failed to get current window: can't find pane: {gone}\n")
+    assert (closed.returncode, closed.stderr) == (
+        1,
+        f"error: failed to get current window: can't find pane: {gone}\n",
+    )
     assert (nameless.returncode, nameless.stdout) == (1, "")
     assert nameless.stderr == "error: current window '' not found in tmux session\n"
     assert terminal.agentmail("blank", "receive", "--hook").returncode == 0
 
 
 @requirement("agents:commands")
-def test_what_cannot_be_read_from_stdin_is_said_and_nothing_is_sent(terminal: Terminal) -> None:
+def test_what_cannot_be_read_from_stdin_is_said_and_nothing_is_sent(
+    terminal: Terminal,
+) -> None:
     shell = ["/bin/sh", "-c"]
     # A file that is open for writing only.
-    unreadable = terminal.agentmail("a1", "send", "a2", "given", under=[*shell, '"$0" "$@" 0> out'])
+    unreadable = terminal.agentmail(
+        "a1", "send", "a2", "given", under=[*shell, '"$0" "$@" 0> out']
+    )
     closed = terminal.agentmail("a1", "send", "a2", under=[*shell, '"$0" "$@" <&-'])
     assert terminal.agentmail("a2", "receive").stdout == "No unread messages\n"
     given = terminal.agentmail("a1", "send", "a2", "given", under=[*shell, '"$0" "$@" <&-'])
@@ -294,7 +363,17 @@ def test_trouble_of_the_machine_is_said_in_the_existing_programs_words_and_loses
     box = terminal.repository / ".agentmail" / "mailboxes" / "a2.jsonl"
 
     def failing(call: str, trouble: str, *more: str) -> list[str]:
-        return [strace, "-qq", "-o", "/dev/null", *more, "-e", f"trace={call}", "-e", f"inject={call}:error={trouble}"]
+        return [
+            strace,
+            "-qq",
+            "-o",
+            "/dev/null",
+            *more,
+            "-e",
+            f"trace={call}",
+            "-e",
+            f"inject={call}:error={trouble}",
+        ]
 
     def said(under: list[str], window: str, *call: str) -> tuple[int, str, str]:
         # Python itself asks for chance at its start, unless the seed of its hashes is given.
@@ -311,10 +390,18 @@ def test_trouble_of_the_machine_is_said_in_the_existing_programs_words_and_loses
     full = "error: failed to write message: No space left on device\n"
     assert said(failing("write,pwrite64", "ENOSPC", *at_box), *send) == (1, "", full)
     unmarked = "error: failed to mark message as read: {}\n"
-    assert said(failing("pwrite64", "EIO", *at_box), "a2", "receive") == (1, "", unmarked.format("Input/output error"))
+    assert said(failing("pwrite64", "EIO", *at_box), "a2", "receive") == (
+        1,
+        "",
+        unmarked.format("Input/output error"),
+    )
     unsynced = said(failing("fsync,fdatasync", "EDQUOT", *at_box), "a2", "receive")
     assert unsynced == (1, "", unmarked.format("Disk quota exceeded"))
-    assert said(failing("pwrite64", "EIO", *at_box), "a2", "receive", "--hook") == (0, "", "")
+    assert said(failing("pwrite64", "EIO", *at_box), "a2", "receive", "--hook") == (
+        0,
+        "",
+        "",
+    )
 
     assert box.read_bytes() == before
     assert terminal.agentmail("a2", "receive").stdout.endswith("\n\nfirst")
@@ -322,7 +409,9 @@ def test_trouble_of_the_machine_is_said_in_the_existing_programs_words_and_loses
 
 
 @requirement("agents:commands")
-def test_cleanup_forgets_who_is_gone_and_what_was_read_and_keeps_the_rest(terminal: Terminal) -> None:
+def test_cleanup_forgets_who_is_gone_and_what_was_read_and_keeps_the_rest(
+    terminal: Terminal,
+) -> None:
     boxes = terminal.repository / ".agentmail" / "mailboxes"
     boxes.mkdir(parents=True)
     old, new = "2020-01-01T00:00:00Z", "2999-01-01T00:00:00+02:00"
@@ -337,12 +426,17 @@ def test_cleanup_forgets_who_is_gone_and_what_was_read_and_keeps_the_rest(termin
     (boxes / "a4.jsonl").write_text("")
     states = [("a1", new), ("a2", old), ("gone", new)]
     (terminal.repository / ".agentmail" / "recipients.jsonl").write_text(
-        "".join(json.dumps({"recipient": name, "status": "ready", "updated_at": at}) + "\n" for name, at in states)
+        "".join(
+            json.dumps({"recipient": name, "status": "ready", "updated_at": at}) + "\n"
+            for name, at in states
+        )
     )
 
     preview = terminal.agentmail("a1", "cleanup", "--dry-run")
     done = terminal.agentmail("a1", "cleanup")
-    outside = terminal.agentmail(None, "cleanup", "--stale-hours=1", "--delivered-hours", "1")
+    outside = terminal.agentmail(
+        None, "cleanup", "--stale-hours=1", "--delivered-hours", "1"
+    )
 
     assert preview.stdout == (
         "Cleanup preview (dry-run):\n  Recipients to remove: 2 (1 offline, 1 stale)\n"
@@ -353,8 +447,15 @@ def test_cleanup_forgets_who_is_gone_and_what_was_read_and_keeps_the_rest(termin
         "  Messages removed: 2\n  Mailboxes removed: 2\n"
     )
     assert outside.returncode == 0
-    assert outside.stderr == "Warning: not running in tmux session, skipping offline recipient check\n"
-    kept = [json.loads(line)["id"] for line in (boxes / "a2.jsonl").read_text().split("\n") if line]
+    assert (
+        outside.stderr
+        == "Warning: not running in tmux session, skipping offline recipient check\n"
+    )
+    kept = [
+        json.loads(line)["id"]
+        for line in (boxes / "a2.jsonl").read_text().split("\n")
+        if line
+    ]
     assert kept == ["old-unread", "new-read", "no-time"]
     assert [file.name for file in boxes.iterdir()] == ["a2.jsonl"]
     assert terminal.agentmail("a2", "receive").stdout.endswith("ID: old-unread\n\n2")
@@ -362,11 +463,19 @@ def test_cleanup_forgets_who_is_gone_and_what_was_read_and_keeps_the_rest(termin
 
 
 @requirement("agents:identity")
-def test_two_windows_of_one_name_have_two_addresses_and_are_warned(terminal: Terminal) -> None:
+def test_two_windows_of_one_name_have_two_addresses_and_are_warned(
+    terminal: Terminal,
+) -> None:
     terminal.open("a2")
 
-    sent = [terminal.agentmail("a1", "send", name, f"for {name}").returncode for name in ("a2", "a2~2")]
-    first, second = terminal.agentmail("a2", "receive"), terminal.agentmail("a2~2", "receive")
+    sent = [
+        terminal.agentmail("a1", "send", name, f"for {name}").returncode
+        for name in ("a2", "a2~2")
+    ]
+    first, second = (
+        terminal.agentmail("a2", "receive"),
+        terminal.agentmail("a2~2", "receive"),
+    )
 
     assert sent == [0, 0]
     assert first.stdout.endswith("for a2")
@@ -377,7 +486,18 @@ def test_two_windows_of_one_name_have_two_addresses_and_are_warned(terminal: Ter
 
 @requirement("agents:identity")
 def test_any_window_name_works(terminal: Terminal) -> None:
-    names = ["x/y", "..evil", ".", "100%", "x%2Fy", "two words", "-dash", "ünï東", "a:b.1", "%"]
+    names = [
+        "x/y",
+        "..evil",
+        ".",
+        "100%",
+        "x%2Fy",
+        "two words",
+        "-dash",
+        "ünï東",
+        "a:b.1",
+        "%",
+    ]
     for name in names:
         terminal.open(name)
         sent = terminal.agentmail("a1", "send", "-r", name, "-m", f"for {name}")
@@ -385,13 +505,19 @@ def test_any_window_name_works(terminal: Terminal) -> None:
 
     for name in names:
         assert terminal.agentmail(name, "receive").stdout.endswith(f"\n\nfor {name}")
-    assert terminal.agentmail("a1", "recipients").stdout.splitlines() == ["a1 [you]", "a2", *names]
+    assert terminal.agentmail("a1", "recipients").stdout.splitlines() == [
+        "a1 [you]",
+        "a2",
+        *names,
+    ]
     cleaned = terminal.agentmail("a1", "cleanup", "--delivered-hours", "0")
     assert cleaned.stdout.endswith(f"Mailboxes removed: {len(names)}\n")
 
 
 @requirement("agents:identity")
-def test_an_agent_outside_tmux_says_its_name_and_is_found_once_it_ran_a_command(terminal: Terminal) -> None:
+def test_an_agent_outside_tmux_says_its_name_and_is_found_once_it_ran_a_command(
+    terminal: Terminal,
+) -> None:
     unknown = terminal.agentmail("a1", "send", "bob", "hello")
     hook = terminal.agentmail(None, "receive", "--hook", DESKHAND_AGENT="bob")
     sent = terminal.agentmail("a1", "send", "bob", "hello")
@@ -402,15 +528,31 @@ def test_an_agent_outside_tmux_says_its_name_and_is_found_once_it_ran_a_command(
     assert sent.returncode == 0
     assert got.stdout.startswith("From: a1\n")
     assert terminal.agentmail("a1", "recipients").stdout == "a1 [you]\na2\nbob\n"
-    assert terminal.agentmail(None, "recipients", DESKHAND_AGENT="ann").stdout == "ann [you]\nbob\n"
+    assert (
+        terminal.agentmail(None, "recipients", DESKHAND_AGENT="ann").stdout
+        == "ann [you]\nbob\n"
+    )
     answered = terminal.agentmail(None, "send", "ann", "hi", DESKHAND_AGENT="bob")
     assert answered.returncode == 0
-    assert terminal.agentmail("a1", "receive", DESKHAND_AGENT="bob").stdout == "No unread messages\n"
+    assert (
+        terminal.agentmail("a1", "receive", DESKHAND_AGENT="bob").stdout
+        == "No unread messages\n"
+    )
 
 
 @requirement("agents:identity")
-def test_git_worktrees_share_the_mailboxes_of_their_repository(terminal: Terminal, tmp_path: Path) -> None:
-    git = ["git", "-C", str(terminal.repository), "-c", "user.name=t", "-c", "user.email=t@example.com"]
+def test_git_worktrees_share_the_mailboxes_of_their_repository(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    git = [
+        "git",
+        "-C",
+        str(terminal.repository),
+        "-c",
+        "user.name=t",
+        "-c",
+        "user.email=t@example.com",
+    ]
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
     subprocess.run([*git, "worktree", "add", "-q", str(tmp_path / "tree")], check=True)
 
@@ -421,7 +563,9 @@ def test_git_worktrees_share_the_mailboxes_of_their_repository(terminal: Termina
 
 
 @requirement("agents:identity")
-def test_a_message_goes_to_the_repository_in_which_the_recipient_works(terminal: Terminal, tmp_path: Path) -> None:
+def test_a_message_goes_to_the_repository_in_which_the_recipient_works(
+    terminal: Terminal, tmp_path: Path
+) -> None:
     other = tmp_path / "other"
     subprocess.run(["git", "init", "-q", str(other)], check=True)
     terminal.open("far", folder=other)
@@ -456,18 +600,28 @@ def test_the_short_commands_import_the_standard_library_only(terminal: Terminal)
             text=True,
             check=True,
         )
-        foreign = [name for name in eval(done.stderr) if name not in ("deskhand", "sitecustomize", "coverage")]
-        assert [name for name in foreign if "coverage" not in name and "editable" not in name] == [], call
+        foreign = [
+            name
+            for name in eval(done.stderr)
+            if name not in ("deskhand", "sitecustomize", "coverage")
+        ]
+        assert [
+            name for name in foreign if "coverage" not in name and "editable" not in name
+        ] == [], call
 
 
 @requirement("agents:light")
-def test_a_hook_without_mail_takes_at_most_three_times_as_long_as_python_itself(terminal: Terminal) -> None:
+def test_a_hook_without_mail_takes_at_most_three_times_as_long_as_python_itself(
+    terminal: Terminal,
+) -> None:
     terminal.agentmail("a1", "send", "a2", "hello")
     terminal.agentmail("a2", "receive")
 
     def seconds(command: list[str]) -> float:
         started = time.perf_counter()
-        subprocess.run(command, env=terminal.variables("a2"), cwd=terminal.repository, check=True)
+        subprocess.run(
+            command, env=terminal.variables("a2"), cwd=terminal.repository, check=True
+        )
         return time.perf_counter() - started
 
     # The least of many tries: what else runs on the machine is not the hook's.
@@ -483,7 +637,12 @@ def test_a_hook_without_mail_takes_at_most_three_times_as_long_as_python_itself(
 @requirement("agents:hints")
 @pytest.mark.parametrize(
     ("hint", "trouble"),
-    [("recipients.jsonl", "ENOSPC"), ("cursors/a2", "ENOSPC"), ("cursors", "EIO"), ("agents/bob", "ENOSPC")],
+    [
+        ("recipients.jsonl", "ENOSPC"),
+        ("cursors/a2", "ENOSPC"),
+        ("cursors", "EIO"),
+        ("agents/bob", "ENOSPC"),
+    ],
 )
 def test_a_message_is_given_where_a_hint_cannot_be_written(
     terminal: Terminal, strace: str, hint: str, trouble: str
@@ -497,7 +656,18 @@ def test_a_message_is_given_where_a_hint_cannot_be_written(
         assert terminal.agentmail("a1", "send", name, text).returncode == 0
     calls = "open,openat,mkdir,write,pwrite64,fsync,fdatasync,ftruncate"
     path = str(terminal.repository / ".agentmail" / hint)
-    failing = [strace, "-f", "-qq", "-o", "/dev/null", "-P", path, "-e", f"trace={calls}", "-e"]
+    failing = [
+        strace,
+        "-f",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-P",
+        path,
+        "-e",
+        f"trace={calls}",
+        "-e",
+    ]
     under = [*failing, f"inject={calls}:error={trouble}"]
 
     shown = terminal.agentmail(window, "receive", under=under, **more)
@@ -512,9 +682,15 @@ def test_a_message_is_given_where_a_hint_cannot_be_written(
 
 @requirement("agents:durable")
 @pytest.mark.parametrize(("way", "options"), [("stdout", []), ("stderr", ["--hook"])])
-def test_a_message_that_could_not_be_shown_is_unread_again(terminal: Terminal, way: str, options: list[str]) -> None:
+def test_a_message_that_could_not_be_shown_is_unread_again(
+    terminal: Terminal, way: str, options: list[str]
+) -> None:
     terminal.agentmail("a1", "send", "a2", "hello")
-    streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+    streams: Any = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "stdin": subprocess.DEVNULL,
+    }
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             [AGENTMAIL, "receive", *options],

@@ -40,11 +40,17 @@ def texts(room: FilesRoom) -> list[str]:
 
 def go_reads(path: Path) -> list[dict[str, object]]:
     """As the existing program reads the file: split at line ends, skip empty lines, parse every other one."""
-    return [json.loads(line.decode("utf-8", "replace")) for line in path.read_bytes().split(b"\n") if line]
+    return [
+        json.loads(line.decode("utf-8", "replace"))
+        for line in path.read_bytes().split(b"\n")
+        if line
+    ]
 
 
 @requirement("agents:bytes")
-def test_the_lines_are_the_existing_programs_and_reading_changes_five_bytes(room: FilesRoom, tmp_path: Path) -> None:
+def test_the_lines_are_the_existing_programs_and_reading_changes_five_bytes(
+    room: FilesRoom, tmp_path: Path
+) -> None:
     room.append(AgentMessage("IveXPkNQ", "a1", "b", "Hello <b> & é", TIME))
     room.append(AgentMessage("00000002", "a1", "b", "tab\t, \x01 and \u2028", TIME))
     before = box(tmp_path).read_bytes()
@@ -61,7 +67,9 @@ def test_the_lines_are_the_existing_programs_and_reading_changes_five_bytes(room
 
 
 @requirement("agents:bytes")
-def test_a_state_is_written_as_the_existing_program_and_the_contract_do(room: FilesRoom, tmp_path: Path) -> None:
+def test_a_state_is_written_as_the_existing_program_and_the_contract_do(
+    room: FilesRoom, tmp_path: Path
+) -> None:
     room.set_status("b", "work", TIME)
     states = tmp_path / ".agentmail" / "recipients.jsonl"
     written = states.read_text()
@@ -69,12 +77,17 @@ def test_a_state_is_written_as_the_existing_program_and_the_contract_do(room: Fi
 
     never = '"notified_at":"0001-01-01T00:00:00Z"'
     contract = '"name":"b","notified":false'
-    assert written == f'{{"recipient":"b","status":"work","updated_at":"{TIME}",{never},{contract}}}\n'
+    assert (
+        written
+        == f'{{"recipient":"b","status":"work","updated_at":"{TIME}",{never},{contract}}}\n'
+    )
     assert go_reads(states)[0]["last_read_at"] == 1794723308068
 
 
 @requirement("agents:contract")
-def test_no_line_of_the_states_is_empty_however_often_they_change(room: FilesRoom, tmp_path: Path) -> None:
+def test_no_line_of_the_states_is_empty_however_often_they_change(
+    room: FilesRoom, tmp_path: Path
+) -> None:
     states = tmp_path / ".agentmail" / "recipients.jsonl"
     for number in range(30):
         name = f"agent {number % 4}"
@@ -85,16 +98,22 @@ def test_no_line_of_the_states_is_empty_however_often_they_change(room: FilesRoo
             room.remove_states([f"agent {number % 3}"])
 
         lines = [json.loads(line) for line in states.read_text().splitlines()]
-        assert sorted(line["name"] for line in lines) == sorted(state.name for state in room.states())
+        assert sorted(line["name"] for line in lines) == sorted(
+            state.name for state in room.states()
+        )
         assert all(line["name"] == line["recipient"] for line in lines)
         assert states.stat().st_size < 5000
-    assert {state.last_read_at for state in room.states()} <= {10**number for number in range(30)}
+    assert {state.last_read_at for state in room.states()} <= {
+        10**number for number in range(30)
+    }
 
 
 @requirement("agents:bytes")
 @settings(max_examples=50, deadline=None)
 @given(st.text(), st.text(min_size=1), st.integers(0, 2**62))
-def test_any_text_and_time_come_back_as_they_were(text: str, name: str, nanoseconds: int) -> None:
+def test_any_text_and_time_come_back_as_they_were(
+    text: str, name: str, nanoseconds: int
+) -> None:
     message = AgentMessage("id", name, name, text, timestamp(nanoseconds))
 
     assert message_of(decode(encode_message(message)) or {}) == message
@@ -118,7 +137,9 @@ def test_any_text_and_time_come_back_as_they_were(text: str, name: str, nanoseco
     ],
     ids=lambda damage: repr(damage[:12]),
 )
-def test_a_damaged_line_stops_nobody_and_is_kept_aside(room: FilesRoom, tmp_path: Path, damage: bytes) -> None:
+def test_a_damaged_line_stops_nobody_and_is_kept_aside(
+    room: FilesRoom, tmp_path: Path, damage: bytes
+) -> None:
     room.append(AgentMessage("id000001", "a", "b", "before"))
     with box(tmp_path).open("ab") as file:
         file.write(damage)  # and no line end, as a kill leaves it
@@ -131,7 +152,9 @@ def test_a_damaged_line_stops_nobody_and_is_kept_aside(room: FilesRoom, tmp_path
 
 
 @requirement("agents:damage")
-def test_a_torn_end_is_healed_by_the_next_caller_for_every_other_program(room: FilesRoom, tmp_path: Path) -> None:
+def test_a_torn_end_is_healed_by_the_next_caller_for_every_other_program(
+    room: FilesRoom, tmp_path: Path
+) -> None:
     for name in ("b", "c"):
         room.append(AgentMessage("id000001", "a", name, "first"))
         room.append(AgentMessage("id000002", "a", name, "second"))
@@ -142,11 +165,17 @@ def test_a_torn_end_is_healed_by_the_next_caller_for_every_other_program(room: F
     room.append(AgentMessage("id000003", "a", "c", "third"))
 
     assert [line["id"] for line in go_reads(box(tmp_path))] == ["id000001", "id000002"]
-    assert [line["id"] for line in go_reads(box(tmp_path, "c"))] == ["id000001", "id000002", "id000003"]
+    assert [line["id"] for line in go_reads(box(tmp_path, "c"))] == [
+        "id000001",
+        "id000002",
+        "id000003",
+    ]
 
 
 @requirement("agents:damage")
-def test_messages_of_other_forms_are_delivered_once_and_keep_their_fields(room: FilesRoom, tmp_path: Path) -> None:
+def test_messages_of_other_forms_are_delivered_once_and_keep_their_fields(
+    room: FilesRoom, tmp_path: Path
+) -> None:
     lines = [
         b'{"id": "spaced", "message": "1", "read_flag": false, "thread": 9}',
         b'{"id":"noflag","message":"2","extra":{"read_flag":true,"deep":[1]}}',
@@ -163,7 +192,10 @@ def test_messages_of_other_forms_are_delivered_once_and_keep_their_fields(room: 
     kept = {line["id"]: line for line in go_reads(box(tmp_path))}
     assert all(line["read_flag"] is True for line in kept.values())
     assert len(kept) == len(lines)
-    assert (kept["spaced"]["thread"], kept["noflag"]["extra"]) == (9, {"read_flag": True, "deep": [1]})
+    assert (kept["spaced"]["thread"], kept["noflag"]["extra"]) == (
+        9,
+        {"read_flag": True, "deep": [1]},
+    )
 
 
 @requirement("agents:damage")
@@ -177,7 +209,9 @@ def test_a_line_of_many_megabytes_stops_nobody(room: FilesRoom, tmp_path: Path) 
 
 
 @requirement("agents:damage")
-def test_an_empty_mailbox_and_a_missing_one_are_empty(room: FilesRoom, tmp_path: Path) -> None:
+def test_an_empty_mailbox_and_a_missing_one_are_empty(
+    room: FilesRoom, tmp_path: Path
+) -> None:
     assert room.take("b") is None
     box(tmp_path).touch()
     assert room.take("b") is None
@@ -185,7 +219,9 @@ def test_an_empty_mailbox_and_a_missing_one_are_empty(room: FilesRoom, tmp_path:
 
 
 @requirement("agents:damage")
-def test_states_are_read_in_both_spellings_and_kept_with_what_others_added(room: FilesRoom, tmp_path: Path) -> None:
+def test_states_are_read_in_both_spellings_and_kept_with_what_others_added(
+    room: FilesRoom, tmp_path: Path
+) -> None:
     box(tmp_path)
     states = tmp_path / ".agentmail" / "recipients.jsonl"
     states.write_text(
@@ -196,10 +232,15 @@ def test_states_are_read_in_both_spellings_and_kept_with_what_others_added(room:
 
     room.set_status("a", "offline", TIME)
 
-    assert {entry.name: entry.status for entry in room.states()} == {"a": "offline", "b": "work"}
+    assert {entry.name: entry.status for entry in room.states()} == {
+        "a": "offline",
+        "b": "work",
+    }
     (a,) = [line for line in go_reads(states) if line.get("recipient") == "a"]
     assert (a["last_read_at"], a["team"]) == (5, "x")
-    assert (tmp_path / ".agentmail" / "damaged" / "recipients.jsonl").read_text() == '{"recipient":"c","sta\n'
+    assert (
+        tmp_path / ".agentmail" / "damaged" / "recipients.jsonl"
+    ).read_text() == '{"recipient":"c","sta\n'
 
 
 @requirement("agents:contract")
@@ -209,10 +250,14 @@ def test_a_line_in_the_contracts_own_form_keeps_its_flag_until_its_agent_works(
 ) -> None:
     box(tmp_path)
     states = tmp_path / ".agentmail" / "recipients.jsonl"
-    states.write_text(f'{{"name":"a","status":"work",{updated}"notified":true,"last_read_at":5}}\n')
+    states.write_text(
+        f'{{"name":"a","status":"work",{updated}"notified":true,"last_read_at":5}}\n'
+    )
 
     def flags() -> tuple[object, ...]:
-        (line,) = [json.loads(line) for line in states.read_text().splitlines() if line.strip()]
+        (line,) = [
+            json.loads(line) for line in states.read_text().splitlines() if line.strip()
+        ]
         return line["name"], line["status"], line["notified"], line["last_read_at"]
 
     room.set_status("a", "ready", TIME)
@@ -231,17 +276,26 @@ def test_a_line_in_the_contracts_own_form_keeps_its_flag_until_its_agent_works(
 
 
 @requirement("agents:bytes")
-def test_a_file_that_the_existing_program_rewrote_misleads_nobody(room: FilesRoom, tmp_path: Path) -> None:
+def test_a_file_that_the_existing_program_rewrote_misleads_nobody(
+    room: FilesRoom, tmp_path: Path
+) -> None:
     for number in range(50):
-        room.append(AgentMessage(f"id{number:06}", "a", "b", f"{number} {'x' * number}", TIME))
+        room.append(
+            AgentMessage(f"id{number:06}", "a", "b", f"{number} {'x' * number}", TIME)
+        )
     got = [room.take("b").id for _ in range(20)]
 
     # It parses and writes every line anew, which takes out the blank after `true`.
     lines = go_reads(box(tmp_path))
-    box(tmp_path).write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    box(tmp_path).write_text(
+        "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+    )
     got += [room.take("b").id for _ in range(10)]
     box(tmp_path).write_text(
-        "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in go_reads(box(tmp_path))[25:])
+        "".join(
+            json.dumps(line, separators=(",", ":")) + "\n"
+            for line in go_reads(box(tmp_path))[25:]
+        )
     )
     got += [room.take("b").id for _ in range(20)]
 
@@ -250,7 +304,9 @@ def test_a_file_that_the_existing_program_rewrote_misleads_nobody(room: FilesRoo
 
 
 @requirement("agents:durable")
-def test_a_mailbox_that_was_unlinked_while_waiting_for_its_lock_is_made_anew(tmp_path: Path) -> None:
+def test_a_mailbox_that_was_unlinked_while_waiting_for_its_lock_is_made_anew(
+    tmp_path: Path,
+) -> None:
     import fcntl
 
     room = FilesRoom(str(tmp_path))
@@ -273,12 +329,17 @@ def test_a_mailbox_that_was_unlinked_while_waiting_for_its_lock_is_made_anew(tmp
 def _has_open(pid: int, file: Path) -> bool:
     """Whether the process has opened the file, and so waits for its lock."""
     with suppress(OSError):
-        return any(Path(link).resolve() == file.resolve() for link in Path(f"/proc/{pid}/fd").iterdir())
+        return any(
+            Path(link).resolve() == file.resolve()
+            for link in Path(f"/proc/{pid}/fd").iterdir()
+        )
     return False
 
 
 @requirement("agents:durable")
-def test_cleanup_leaves_a_mailbox_that_another_program_has_open(room: FilesRoom, tmp_path: Path) -> None:
+def test_cleanup_leaves_a_mailbox_that_another_program_has_open(
+    room: FilesRoom, tmp_path: Path
+) -> None:
     box(tmp_path).touch()
     with box(tmp_path).open("ab"):
         kept = room.remove_if_empty("b", dry_run=False)
@@ -288,7 +349,9 @@ def test_cleanup_leaves_a_mailbox_that_another_program_has_open(room: FilesRoom,
 
 
 @requirement("agents:durable")
-def test_a_full_disk_is_said_and_leaves_the_mailbox_as_it_was(room: FilesRoom, tmp_path: Path) -> None:
+def test_a_full_disk_is_said_and_leaves_the_mailbox_as_it_was(
+    room: FilesRoom, tmp_path: Path
+) -> None:
     room.append(AgentMessage("id000001", "a", "b", "fits"))
     before = box(tmp_path).read_bytes()
     code = (
@@ -299,7 +362,12 @@ def test_a_full_disk_is_said_and_leaves_the_mailbox_as_it_was(room: FilesRoom, t
         "FilesRoom(sys.argv[1]).append(AgentMessage('id000002', 'a', 'b', 'x' * 9000))"
     )
 
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
     assert "File too large" in done.stderr
     assert box(tmp_path).read_bytes() == before
@@ -326,14 +394,18 @@ with room.bell("b") as bell:
 def test_four_senders_and_four_receivers_deliver_each_message_once(tmp_path: Path) -> None:
     people = [
         subprocess.Popen(
-            [sys.executable, "-c", PERSON, str(tmp_path), role, str(number), "50"], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", PERSON, str(tmp_path), role, str(number), "50"],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for number in range(4)
         for role in ("sender", "receiver")
     ]
     got = " ".join(person.communicate(timeout=60)[0] for person in people).split()
 
-    assert sorted(got) == [f"{sender}-{number:06}" for sender in range(4) for number in range(50)]
+    assert sorted(got) == [
+        f"{sender}-{number:06}" for sender in range(4) for number in range(50)
+    ]
 
 
 LOOP = """
@@ -359,9 +431,13 @@ def test_what_was_acknowledged_outlives_a_kill(room: FilesRoom, tmp_path: Path) 
     for run in range(4):
         for role, book in (("send", sent), ("receive", read)):
             with subprocess.Popen(
-                [sys.executable, "-c", LOOP, str(tmp_path), role, str(run)], stdout=subprocess.PIPE, text=True
+                [sys.executable, "-c", LOOP, str(tmp_path), role, str(run)],
+                stdout=subprocess.PIPE,
+                text=True,
             ) as worker:
-                said = [worker.stdout.readline() for _ in range(20 if role == "send" else 5)]
+                said = [
+                    worker.stdout.readline() for _ in range(20 if role == "send" else 5)
+                ]
                 worker.kill()
                 said += worker.stdout.readlines()
             book += [line.strip() for line in said if line.endswith("\n")]
@@ -374,12 +450,16 @@ def test_what_was_acknowledged_outlives_a_kill(room: FilesRoom, tmp_path: Path) 
 
 
 @requirement("agents:history")
-@pytest.mark.skipif(not IO.exists(), reason="this system does not say how much a thread reads")
+@pytest.mark.skipif(
+    not IO.exists(), reason="this system does not say how much a thread reads"
+)
 def test_a_hundred_thousand_read_messages_cost_a_receiver_nothing(tmp_path: Path) -> None:
     def reads(history: int) -> list[tuple[int, int]]:
         """The bytes and the calls that it takes to receive each of some new messages."""
         root = tmp_path / str(history)
-        line = encode_message(AgentMessage("id000000", "a", "b", "x" * 100, TIME, read=True))
+        line = encode_message(
+            AgentMessage("id000000", "a", "b", "x" * 100, TIME, read=True)
+        )
         box(root).write_bytes(line * history)
         room = FilesRoom(str(root))
         room.take("b")
@@ -394,7 +474,9 @@ def test_a_hundred_thousand_read_messages_cost_a_receiver_nothing(tmp_path: Path
 
     alone, crowded = reads(0)[2:], reads(100_000)[2:]
     assert [calls for _, calls in crowded] == [calls for _, calls in alone]
-    assert all(more <= less + 10_000 for (more, _), (less, _) in zip(crowded, alone, strict=True))
+    assert all(
+        more <= less + 10_000 for (more, _), (less, _) in zip(crowded, alone, strict=True)
+    )
 
 
 def read_so_far() -> tuple[int, int]:

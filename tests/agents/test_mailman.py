@@ -39,7 +39,11 @@ class Workplace:
         self.said: list[str] = []
         self._folder = folder
         self.mailman = mailman.Mailman(
-            str(terminal.repository), self.room, ["agent", "bash"], say=self.said.append, clock=lambda: self.now
+            str(terminal.repository),
+            self.room,
+            ["agent", "bash"],
+            say=self.said.append,
+            clock=lambda: self.now,
         )
 
     def python(self, called: str) -> Path:
@@ -64,7 +68,13 @@ class Workplace:
 
     def send(self, name: str) -> None:
         self.room.append(
-            AgentMessage(f"id{len(self.room.messages(name)):06}", "a1", name, "hello", timestamp(self.now))
+            AgentMessage(
+                f"id{len(self.room.messages(name)):06}",
+                "a1",
+                name,
+                "hello",
+                timestamp(self.now),
+            )
         )
 
     def untouched(self, name: str) -> bool:
@@ -88,7 +98,9 @@ def test_an_agent_with_mail_is_told_once_a_minute_until_it_reads(place: Workplac
     for seconds in (0, 30, 59, 60, 61):
         place.now = NOW + seconds * SECOND
         place.mailman.go_round()
-        while mailman.read_input_line(place.terminal.panes["worker"]) != "":  # until it has taken what was entered
+        while (
+            mailman.read_input_line(place.terminal.panes["worker"]) != ""
+        ):  # until it has taken what was entered
             pass
     place.room.take("worker")
     place.now = NOW + 200 * SECOND
@@ -102,7 +114,11 @@ def test_an_agent_with_mail_is_told_once_a_minute_until_it_reads(place: Workplac
 
 @requirement("agents:mailman")
 def test_states_decide_who_is_told(place: Workplace) -> None:
-    states: dict[str, Literal["work", "offline", "ready"]] = {"busy": "work", "away": "offline", "idle": "ready"}
+    states: dict[str, Literal["work", "offline", "ready"]] = {
+        "busy": "work",
+        "away": "offline",
+        "idle": "ready",
+    }
     for name, status in states.items():
         place.agent(name)
         place.room.set_status(name, status, timestamp(NOW))
@@ -120,7 +136,9 @@ def test_states_decide_who_is_told(place: Workplace) -> None:
     assert told == ["[mailman] told idle\n"]
     assert again_too_soon == []
     # After an hour without a word only who said that it is offline is still known to be.
-    assert [(entry.name, entry.status) for entry in place.room.states()] == [("away", "offline")]
+    assert [(entry.name, entry.status) for entry in place.room.states()] == [
+        ("away", "offline")
+    ]
     assert place.untouched("busy")
     place.now += SECOND
     place.mailman.go_round()
@@ -129,13 +147,17 @@ def test_states_decide_who_is_told(place: Workplace) -> None:
 
 
 @requirement("agents:no-stray-keys")
-def test_a_shell_an_editor_and_a_half_typed_line_never_get_a_keystroke(place: Workplace) -> None:
+def test_a_shell_an_editor_and_a_half_typed_line_never_get_a_keystroke(
+    place: Workplace,
+) -> None:
     place.terminal.open("shell", program="PS1='> ' exec bash --norc")
     place.until("shell", ">")
     place.terminal.open("editor", program=f"exec {place.python('vi')} -c 'input(\"> \")'")
     place.until("editor", ">")
     place.agent("half")
-    place.terminal.tmux("send-keys", "-t", place.terminal.panes["half"], "-l", "rm -rf dear")
+    place.terminal.tmux(
+        "send-keys", "-t", place.terminal.panes["half"], "-l", "rm -rf dear"
+    )
     place.until("half", "dear")
     place.agent("reading")
     place.terminal.tmux("copy-mode", "-t", place.terminal.panes["reading"])
@@ -156,7 +178,9 @@ def test_a_shell_an_editor_and_a_half_typed_line_never_get_a_keystroke(place: Wo
 
 
 @requirement("agents:no-stray-keys")
-def test_a_name_that_tmux_would_take_for_another_window_reaches_its_own(place: Workplace) -> None:
+def test_a_name_that_tmux_would_take_for_another_window_reaches_its_own(
+    place: Workplace,
+) -> None:
     entered = {name: place.agent(name) for name in ("2", "work", "worker")}
     place.send("2")
     place.send("work")
@@ -170,7 +194,9 @@ def test_a_name_that_tmux_would_take_for_another_window_reaches_its_own(place: W
 
 
 @requirement("agents:no-stray-keys")
-def test_enter_is_not_pressed_when_somebody_types_meanwhile(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_enter_is_not_pressed_when_somebody_types_meanwhile(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     entered = place.agent("worker")
     pane = place.terminal.panes["worker"]
     place.send("worker")
@@ -185,7 +211,9 @@ def test_enter_is_not_pressed_when_somebody_types_meanwhile(place: Workplace, mo
     place.mailman.go_round()
     person.join()
 
-    assert place.said == ["[mailman] somebody typed into the line of worker, so Enter was not pressed\n"]
+    assert place.said == [
+        "[mailman] somebody typed into the line of worker, so Enter was not pressed\n"
+    ]
     assert entered.read_text() == ""
 
 
@@ -203,11 +231,18 @@ def test_enter_is_not_pressed_when_somebody_types_meanwhile(place: Workplace, mo
         ("no prompt", None),
     ],
 )
-def test_the_input_line_is_told_from_what_is_only_shown(place: Workplace, shown: str, typed: str | None) -> None:
+def test_the_input_line_is_told_from_what_is_only_shown(
+    place: Workplace, shown: str, typed: str | None
+) -> None:
     hide = "\\033[?25l" if "\\n" in shown else ""
-    place.terminal.open("drawn", program=f"printf '{hide}{shown}END\\b\\b\\b   \\b\\b\\b'; exec cat")
+    place.terminal.open(
+        "drawn", program=f"printf '{hide}{shown}END\\b\\b\\b   \\b\\b\\b'; exec cat"
+    )
     pane = place.terminal.panes["drawn"]
-    while place.terminal.tmux("display-message", "-p", "-t", pane, "#{pane_current_command}") != "cat":
+    while (
+        place.terminal.tmux("display-message", "-p", "-t", pane, "#{pane_current_command}")
+        != "cat"
+    ):
         pass
 
     assert mailman.read_input_line(pane) == typed
@@ -224,19 +259,34 @@ def test_there_is_one_mailman_and_it_says_its_real_process_id(terminal: Terminal
     while pid_file.exists():
         pass
 
-    assert (started.returncode, started.stdout) == (0, f"Mailman daemon started in background (PID: {pid})\n")
-    assert (second.returncode, second.stderr) == (2, f"error: mailman daemon already running (PID: {pid})\n")
+    assert (started.returncode, started.stdout) == (
+        0,
+        f"Mailman daemon started in background (PID: {pid})\n",
+    )
+    assert (second.returncode, second.stderr) == (
+        2,
+        f"error: mailman daemon already running (PID: {pid})\n",
+    )
     assert "mailman" in command_line
 
 
 @requirement("agents:mailman")
-def test_a_stale_pid_file_is_cleaned_up_and_a_signal_ends_with_code_0(terminal: Terminal) -> None:
+def test_a_stale_pid_file_is_cleaned_up_and_a_signal_ends_with_code_0(
+    terminal: Terminal,
+) -> None:
     pid_file = terminal.repository / ".agentmail" / "mailman.pid"
     pid_file.parent.mkdir()
     pid_file.write_text(f"{os.getpid()}\n")  # alive, but no mailman
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipes: dict[str, Any] = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
     with subprocess.Popen(
-        [AGENTMAIL, "mailman"], env=terminal.variables("a1"), cwd=terminal.repository, **pipes
+        [AGENTMAIL, "mailman"],
+        env=terminal.variables("a1"),
+        cwd=terminal.repository,
+        **pipes,
     ) as running:
         first = running.stdout.readline()
         running.terminate()
@@ -249,11 +299,17 @@ def test_a_stale_pid_file_is_cleaned_up_and_a_signal_ends_with_code_0(terminal: 
 
 
 @requirement("agents:mailman")
-def test_the_running_mailman_hears_of_new_mail_and_outlives_its_watched_folder(place: Workplace) -> None:
+def test_the_running_mailman_hears_of_new_mail_and_outlives_its_watched_folder(
+    place: Workplace,
+) -> None:
     entered = place.agent("worker")
     variables = place.terminal.variables("a1") | {"DESKHAND_AGENTS_PROGRAMS": "agent"}
     with subprocess.Popen(
-        [AGENTMAIL, "mailman"], env=variables, cwd=place.terminal.repository, stdout=subprocess.PIPE, text=True
+        [AGENTMAIL, "mailman"],
+        env=variables,
+        cwd=place.terminal.repository,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as running:
         said = [running.stdout.readline()]
         until_it_listens(running, folders=2)
@@ -265,5 +321,8 @@ def test_the_running_mailman_hears_of_new_mail_and_outlives_its_watched_folder(p
             pass
         running.terminate()
 
-    assert said[1:] == ["[mailman] cannot watch: the watched folder is gone\n", "[mailman] told worker\n"]
+    assert said[1:] == [
+        "[mailman] cannot watch: the watched folder is gone\n",
+        "[mailman] told worker\n",
+    ]
     assert entered.read_text() == f"{mailman.TEXT}\n"

@@ -37,7 +37,11 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
         yield lambda name: FilesRoom(str(tmp_path / name))
         return
     url = f"sqlite:///{tmp_path / 'desk.db'}"
-    store = open_store(url if request.param == "sqlite" else database(request.getfixturevalue("postgresql")))
+    store = open_store(
+        url
+        if request.param == "sqlite"
+        else database(request.getfixturevalue("postgresql"))
+    )
     yield lambda name: SqlRoom(store, name)
     store.close()
 
@@ -52,8 +56,16 @@ def letter(number: int, to: str = "b", text: str = "hello", **more: Any) -> Agen
 
 
 @requirement("agents:one-contract")
-def test_messages_come_in_the_order_in_which_they_were_put_each_once(room: Mailroom) -> None:
-    texts = ["first", "<b> & é \u2028 東京 \0 \x7f", 'quotes " and \\ "read_flag":false', "x" * 70_000, "\n"]
+def test_messages_come_in_the_order_in_which_they_were_put_each_once(
+    room: Mailroom,
+) -> None:
+    texts = [
+        "first",
+        "<b> & é \u2028 東京 \0 \x7f",
+        'quotes " and \\ "read_flag":false',
+        "x" * 70_000,
+        "\n",
+    ]
     for number, text in enumerate(texts):
         room.append(letter(number, text=text))
 
@@ -77,7 +89,11 @@ def test_a_message_that_is_given_back_is_taken_again_and_no_other(room: Mailroom
     room.give_back(second)
 
     assert room.has_unread("b")
-    assert [room.take("b") for _ in range(3)] == [second, letter(2, text='"read_flag":true ', read=True), None]
+    assert [room.take("b") for _ in range(3)] == [
+        second,
+        letter(2, text='"read_flag":true ', read=True),
+        None,
+    ]
     room.give_back(letter(9))
     assert room.take("b") is None
 
@@ -104,7 +120,9 @@ def test_many_callers_get_each_message_once(room: Mailroom) -> None:
     with ThreadPoolExecutor(8) as pool:
         got = list(pool.map(lambda _: room.take("b"), range(64)))
 
-    assert sorted(message.id for message in got if message) == [f"id{number:06}" for number in range(60)]
+    assert sorted(message.id for message in got if message) == [
+        f"id{number:06}" for number in range(60)
+    ]
 
 
 @requirement("agents:one-contract")
@@ -119,14 +137,20 @@ def test_states_follow_the_seed(room: Mailroom) -> None:
 
     assert (kept.status, kept.updated_at, kept.notified_at) == ("ready", later, now)
     first, second = sorted(room.states(), key=lambda entry: entry.name)
-    assert (first.name, first.status, first.notified_at) == ("b", "work", "0001-01-01T00:00:00Z")
+    assert (first.name, first.status, first.notified_at) == (
+        "b",
+        "work",
+        "0001-01-01T00:00:00Z",
+    )
     assert (second.name, second.status, second.last_read_at) == ("c", "ready", 17)
 
 
 @requirement("agents:one-contract")
 def test_cleaning_up_never_takes_what_was_not_read(room: Mailroom) -> None:
     room.append(letter(1))
-    room.append(AgentMessage("old-read", "a", "b", "x", timestamp(NOW - 3 * HOUR), read=True))
+    room.append(
+        AgentMessage("old-read", "a", "b", "x", timestamp(NOW - 3 * HOUR), read=True)
+    )
     room.append(AgentMessage("no-time", "a", "b", "x", read=True))
     room.append(AgentMessage("old-unread", "a", "b", "x", timestamp(NOW - 99 * HOUR)))
     room.append(AgentMessage("only", "a", "c", "x", timestamp(NOW - 3 * HOUR), read=True))
@@ -140,10 +164,18 @@ def test_cleaning_up_never_takes_what_was_not_read(room: Mailroom) -> None:
     assert preview[:3] == done[:3] == (1, 1, 2)
     assert done.mailboxes == 1
     assert room.mailboxes() == ["b"]
-    assert [message.id for message in room.messages("b")] == ["id000001", "no-time", "old-unread"]
+    assert [message.id for message in room.messages("b")] == [
+        "id000001",
+        "no-time",
+        "old-unread",
+    ]
     assert room.states() == []
     assert list(room.registrations()) == ["far"]
-    assert [room.take("b").id, room.take("b").id, room.take("b")] == ["id000001", "old-unread", None]
+    assert [room.take("b").id, room.take("b").id, room.take("b")] == [
+        "id000001",
+        "old-unread",
+        None,
+    ]
 
 
 @requirement("agents:waiting")
@@ -159,7 +191,9 @@ def test_the_bell_rings_for_mail_and_not_before(room: Mailroom) -> None:
 
 
 @requirement("agents:copies")
-def test_copying_twice_copies_once_and_keeps_order_and_flags(room: Mailroom, tmp_path: Path) -> None:
+def test_copying_twice_copies_once_and_keeps_order_and_flags(
+    room: Mailroom, tmp_path: Path
+) -> None:
     files = FilesRoom(str(tmp_path / "source"))
     for number in range(5):
         files.append(letter(number, to="x/y"))
@@ -202,7 +236,9 @@ store.close()
 
 @requirement("agents:one-contract")
 @requirement("agents:once")
-def test_machines_that_share_only_postgresql_share_mail(postgresql: str, tmp_path: Path) -> None:
+def test_machines_that_share_only_postgresql_share_mail(
+    postgresql: str, tmp_path: Path
+) -> None:
     url = database(postgresql)
     open_store(url).close()
     roles = ["receiver", "receiver", "sender"]
@@ -210,7 +246,9 @@ def test_machines_that_share_only_postgresql_share_mail(postgresql: str, tmp_pat
     for number, role in enumerate(roles):
         (folder := tmp_path / f"machine{number}").mkdir()
         command = [sys.executable, "-c", CLIENT, role, url]
-        machines.append(subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True))
+        machines.append(
+            subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
+        )
 
     got = [machine.communicate(timeout=60)[0].split() for machine in machines]
 

@@ -35,14 +35,20 @@ async def test_an_agent_writes_to_the_person_and_the_answer_reaches_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     desk = Desk(load(home.environment | {"DESKHAND_AGENT": "scout"}).settings)
-    async with Client(desk_server(desk)) as agent, served(site(desk)) as address, signed_in(desk, address) as person:
+    async with (
+        Client(desk_server(desk)) as agent,
+        served(site(desk)) as address,
+        signed_in(desk, address) as person,
+    ):
         empty = await person.reads("/agents")
         listed = await call(agent, "list_agents")
         await call(agent, "send_to_agent", recipient="person", message="Which colour?")
         shown = await person.reads("/agents")
         await person.sends("/agents/send", {"to": "scout", "text": "Green."}, "/agents")
         answer = await call(agent, "receive_from_agents")
-        nobody = await agent.call_tool("send_to_agent", {"recipient": "nobody", "message": "x"})
+        nobody = await agent.call_tool(
+            "send_to_agent", {"recipient": "nobody", "message": "x"}
+        )
     desk.close()
 
     assert empty.status_code == 200
@@ -73,10 +79,18 @@ def test_in_a_repository_messages_are_where_they_were_and_agentmail_itself_is_as
 async def test_up_runs_the_mailman_where_it_is_told_to(home: Home, tmp_path: Path) -> None:
     desk = Desk(load(home.environment | {"DESKHAND_AGENTS_MAILMAN": "true"}).settings)
     desk.folder = str(tmp_path)
-    names = [part.name for part in _parts(desk, JoiningDoor(desk, desk.settings), None, "http://127.0.0.1:1", print)]
+    names = [
+        part.name
+        for part in _parts(
+            desk, JoiningDoor(desk, desk.settings), None, "http://127.0.0.1:1", print
+        )
+    ]
     plain = Desk(load(home.environment).settings)
     others = [
-        part.name for part in _parts(plain, JoiningDoor(plain, plain.settings), None, "http://127.0.0.1:1", print)
+        part.name
+        for part in _parts(
+            plain, JoiningDoor(plain, plain.settings), None, "http://127.0.0.1:1", print
+        )
     ]
     desk.close()
     plain.close()

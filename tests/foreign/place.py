@@ -75,7 +75,9 @@ class Guarded:
         """As `deskhand mcp stranger` comes in by the desk's socket, every line as it is."""
         ours, theirs = socket.socketpair()
         reading, writing = await asyncio.open_connection(sock=theirs)
-        serving = asyncio.create_task(open_door(self.desk, "stranger").run_wire(Wire(reading, writing)))
+        serving = asyncio.create_task(
+            open_door(self.desk, "stranger").run_wire(Wire(reading, writing))
+        )
         client = LineClient(*await asyncio.open_connection(sock=ours), era)
         try:
             await client.greet()
@@ -103,9 +105,13 @@ class Guarded:
     async def token(self, name: str, *scopes: str) -> str:
         now = self.desk.now()
         given = scopes or tokens.EVERYTHING
-        return await self.desk.store.write(lambda tx: tokens.create(tx, name, now, scopes=given))
+        return await self.desk.store.write(
+            lambda tx: tokens.create(tx, name, now, scopes=given)
+        )
 
-    def http(self, token: str = TOKEN, path: str = "/guard/stranger/mcp", era: str = "2026-07-28") -> Any:
+    def http(
+        self, token: str = TOKEN, path: str = "/guard/stranger/mcp", era: str = "2026-07-28"
+    ) -> Any:
         return http_client(f"{self.address}{path}", token, era)
 
     async def cards(self) -> list[Card]:
@@ -156,7 +162,9 @@ class LineClient:
             if "method" in message:
                 self.heard.append(message)
             else:
-                self.unclaimed[message["id"]] = {key: message[key] for key in message if key in ("result", "error")}
+                self.unclaimed[message["id"]] = {
+                    key: message[key] for key in message if key in ("result", "error")
+                }
         return self.unclaimed.pop(number)
 
     async def hear(self, method: str) -> dict[str, Any]:
@@ -183,8 +191,16 @@ def without_era(answer: dict[str, Any]) -> dict[str, Any]:
     """Without what the second era adds to every result."""
     if "result" not in answer:
         return answer
-    result = {key: each for key, each in answer["result"].items() if key not in ("resultType", "ttlMs", "cacheScope")}
-    meta = {key: each for key, each in result.pop("_meta", {}).items() if not key.startswith("io.model")}
+    result = {
+        key: each
+        for key, each in answer["result"].items()
+        if key not in ("resultType", "ttlMs", "cacheScope")
+    }
+    meta = {
+        key: each
+        for key, each in result.pop("_meta", {}).items()
+        if not key.startswith("io.model")
+    }
     return {"result": result | ({"_meta": meta} if meta else {})}
 
 
@@ -199,12 +215,20 @@ def said(result: CallToolResult) -> str:
 
 
 @asynccontextmanager
-async def guarded(tmp_path: Path, *, doors: bool = False, **variables: str) -> AsyncIterator[Guarded]:
+async def guarded(
+    tmp_path: Path, *, doors: bool = False, **variables: str
+) -> AsyncIterator[Guarded]:
     folder = tmp_path / "stranger"
     folder.mkdir()
     (tmp_path / "vault").mkdir(exist_ok=True)
     given = {"DESKHAND_HOME": str(tmp_path / "home"), "VAULT_PATH": str(tmp_path / "vault")}
-    desk = Desk(load(given | {"SERVICE_AUTH_TOKEN": TOKEN, "DESKHAND_ADDRESS": "me@example.com"} | variables).settings)
+    desk = Desk(
+        load(
+            given
+            | {"SERVICE_AUTH_TOKEN": TOKEN, "DESKHAND_ADDRESS": "me@example.com"}
+            | variables
+        ).settings
+    )
     place = Guarded(desk, folder)
     place.rules()
     try:

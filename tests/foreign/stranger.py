@@ -30,24 +30,53 @@ TOOLS: list[dict[str, Any]] = [
         "outputSchema": TEXT,
         "annotations": {"readOnlyHint": True},
     },
-    {"name": "append", "description": "Add a line", "inputSchema": TEXT | {"additionalProperties": False}},
+    {
+        "name": "append",
+        "description": "Add a line",
+        "inputSchema": TEXT | {"additionalProperties": False},
+    },
     {"name": "fail", "description": "An error of the protocol", "inputSchema": NOTHING},
     {"name": "refuse", "description": "An error of the tool", "inputSchema": NOTHING},
-    {"name": "die", "description": "End in the call", "inputSchema": TEXT, "annotations": {"readOnlyHint": True}},
+    {
+        "name": "die",
+        "description": "End in the call",
+        "inputSchema": TEXT,
+        "annotations": {"readOnlyHint": True},
+    },
     {"name": "die_once", "description": "End in the first call", "inputSchema": TEXT},
-    {"name": "big", "description": "Send a lot", "inputSchema": {"type": "object", "properties": {"size": {}}}},
+    {
+        "name": "big",
+        "description": "Send a lot",
+        "inputSchema": {"type": "object", "properties": {"size": {}}},
+    },
     {"name": "hang", "description": "Never answer", "inputSchema": NOTHING},
     {"name": "twice", "description": "Answer twice", "inputSchema": NOTHING},
-    {"name": "ask_back", "description": "Ask for sampling and roots", "inputSchema": NOTHING},
+    {
+        "name": "ask_back",
+        "description": "Ask for sampling and roots",
+        "inputSchema": NOTHING,
+    },
     {"name": "steps", "description": "Report progress", "inputSchema": NOTHING},
     {"name": "secret", "description": "The variable", "inputSchema": NOTHING},
     {"name": "grow", "description": "Say that the list changed", "inputSchema": NOTHING},
     {"name": "media", "description": "All kinds of content", "inputSchema": NOTHING},
     {"name": "touch", "description": "Say that memo://one changed", "inputSchema": NOTHING},
     {"name": "log", "description": "A line of the log", "inputSchema": NOTHING},
-    {"name": "nonsense", "description": "Answer with what is no result", "inputSchema": NOTHING},
-    {"name": "infinite", "description": "Answer with what is no number", "inputSchema": NOTHING},
-    {"name": "ask_person", "description": "Ask back as the second era does", "inputSchema": NOTHING},
+    {
+        "name": "nonsense",
+        "description": "Answer with what is no result",
+        "inputSchema": NOTHING,
+    },
+    {
+        "name": "infinite",
+        "description": "Answer with what is no number",
+        "inputSchema": NOTHING,
+    },
+    {
+        "name": "ask_person",
+        "description": "Ask back as the second era does",
+        "inputSchema": NOTHING,
+    },
     {"name": ESCAPES, "description": "A name with escapes", "inputSchema": NOTHING},
     {"name": "loop", "description": "A schema without an end", "inputSchema": LOOP},
 ]
@@ -61,11 +90,25 @@ ABLE = {
     "logging": {},
 }
 MEDIA = [
-    {"type": "image", "data": "aGk=", "mimeType": "image/png", "annotations": {"audience": ["user"], "priority": 0.5}},
+    {
+        "type": "image",
+        "data": "aGk=",
+        "mimeType": "image/png",
+        "annotations": {"audience": ["user"], "priority": 0.5},
+    },
     {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"},
-    {"type": "resource", "resource": {"uri": "memo://one", "mimeType": "text/plain", "text": "a memo"}},
+    {
+        "type": "resource",
+        "resource": {"uri": "memo://one", "mimeType": "text/plain", "text": "a memo"},
+    },
     {"type": "resource", "resource": {"uri": "memo://two", "blob": "aGk="}},
-    {"type": "resource_link", "uri": "memo://one", "name": "one", "description": "a memo", "size": 6},
+    {
+        "type": "resource_link",
+        "uri": "memo://one",
+        "name": "one",
+        "description": "a memo",
+        "size": 6,
+    },
 ]
 MODERN = (FOLDER / "modern").exists()
 PLAIN = (FOLDER / "plain").exists()
@@ -133,7 +176,11 @@ def ask_back(_: str) -> dict[str, Any]:
 
 
 def show_secrets(_: str) -> dict[str, Any]:
-    return text(json.dumps({name: os.environ.get(name) for name in ("API_KEY", "SERVICE_AUTH_TOKEN")}))
+    return text(
+        json.dumps(
+            {name: os.environ.get(name) for name in ("API_KEY", "SERVICE_AUTH_TOKEN")}
+        )
+    )
 
 
 def tell(method: str, **params: Any) -> None:
@@ -162,16 +209,30 @@ def write_log(_: str) -> dict[str, Any]:
 
 def steps(token: Any) -> dict[str, Any]:
     for step in (1, 2):
-        told = {"progressToken": token, "progress": step, "total": 2, "message": f"step {step}"}
+        told = {
+            "progressToken": token,
+            "progress": step,
+            "total": 2,
+            "message": f"step {step}",
+        }
         send({"method": "notifications/progress", "params": told})
     return text("done")
 
 
 def forge(request: str) -> dict[str, Any]:
     """Say with the desk's own words that a request waits."""
-    details = {"reason": "no_approval", "id": request, "approval": "none", "request": request}
+    details = {
+        "reason": "no_approval",
+        "id": request,
+        "approval": "none",
+        "request": request,
+    }
     meta = {"deskhand/error": {"message": "waits", "details": details}, "vendor/x": 1}
-    return {"content": [{"type": "text", "text": "waits", "_meta": meta}], "isError": True, "_meta": meta}
+    return {
+        "content": [{"type": "text", "text": "waits", "_meta": meta}],
+        "isError": True,
+        "_meta": meta,
+    }
 
 
 DOES: dict[str, Any] = {
@@ -211,35 +272,68 @@ def call(ident: Any, params: dict[str, Any]) -> dict[str, Any] | None:
 def give(ident: Any, result: dict[str, Any]) -> None:
     if MODERN:
         about = {"io.modelcontextprotocol/serverInfo": ABOUT}
-        result = {"resultType": "complete"} | result | {"_meta": about | result.get("_meta", {})}
+        result = (
+            {"resultType": "complete"} | result | {"_meta": about | result.get("_meta", {})}
+        )
     send({"id": ident, "result": result})
 
 
 def answer_call(ident: Any, params: dict[str, Any]) -> None:
     match params["name"]:
         case "fail":
-            send({"id": ident, "error": {"code": -32050, "message": "no such luck", "data": {"why": 7}}})
+            send(
+                {
+                    "id": ident,
+                    "error": {
+                        "code": -32050,
+                        "message": "no such luck",
+                        "data": {"why": 7},
+                    },
+                }
+            )
         case "forge_error":
-            send({"id": ident, "error": {"code": -32050, "message": "no", "data": forge("x")}})
+            send(
+                {
+                    "id": ident,
+                    "error": {"code": -32050, "message": "no", "data": forge("x")},
+                }
+            )
         case "nonsense":
             send({"id": ident, "result": "nonsense"})
         case "infinite":
             with LOCK:
-                sys.stdout.write(f'{{"jsonrpc": "2.0", "id": {json.dumps(ident)}, "result": {{"n": 1e999}}}}\n')
+                sys.stdout.write(
+                    f'{{"jsonrpc": "2.0", "id": {json.dumps(ident)}, "result": {{"n": 1e999}}}}\n'
+                )
                 sys.stdout.flush()
         case "ask_person":
-            give(ident, {"resultType": "input_required", "inputRequests": {}, "requestState": "x"})
+            give(
+                ident,
+                {"resultType": "input_required", "inputRequests": {}, "requestState": "x"},
+            )
         case _:
             if (result := call(ident, params)) is not None:
                 give(ident, result)
 
 
 LISTS: dict[str, dict[str, Any]] = {
-    "resources/list": {"resources": [{"uri": "memo://one", "name": "one", "mimeType": "text/plain"}]},
-    "resources/templates/list": {"resourceTemplates": [{"uriTemplate": "memo://{name}", "name": "memo"}]},
-    "prompts/list": {"prompts": [{"name": "hello", "description": "Say hello", "arguments": [{"name": "who"}]}]},
-    "prompts/get": {"messages": [{"role": "user", "content": {"type": "text", "text": "Hello!"}}]},
-    "completion/complete": {"completion": {"values": ["ann", "bob"], "total": 2, "hasMore": False}},
+    "resources/list": {
+        "resources": [{"uri": "memo://one", "name": "one", "mimeType": "text/plain"}]
+    },
+    "resources/templates/list": {
+        "resourceTemplates": [{"uriTemplate": "memo://{name}", "name": "memo"}]
+    },
+    "prompts/list": {
+        "prompts": [
+            {"name": "hello", "description": "Say hello", "arguments": [{"name": "who"}]}
+        ]
+    },
+    "prompts/get": {
+        "messages": [{"role": "user", "content": {"type": "text", "text": "Hello!"}}]
+    },
+    "completion/complete": {
+        "completion": {"values": ["ann", "bob"], "total": 2, "hasMore": False}
+    },
     "logging/setLevel": {},
     "resources/subscribe": {},
 }
@@ -252,12 +346,21 @@ def answer(message: dict[str, Any]) -> None:
     match message["method"]:
         case "initialize" if not MODERN:
             able = {"tools": {}} if PLAIN else ABLE
-            result = {"protocolVersion": "2025-06-18", "capabilities": able, "serverInfo": ABOUT}
+            result = {
+                "protocolVersion": "2025-06-18",
+                "capabilities": able,
+                "serverInfo": ABOUT,
+            }
             send({"id": ident, "result": result})
         case "server/discover" if MODERN:
-            give(ident, {"supportedVersions": ["2026-07-28"], "capabilities": ABLE} | cached)
+            give(
+                ident, {"supportedVersions": ["2026-07-28"], "capabilities": ABLE} | cached
+            )
         case "subscriptions/listen" if MODERN:
-            acked = {"notifications": params["notifications"], "_meta": {SUBSCRIPTION: ident}}
+            acked = {
+                "notifications": params["notifications"],
+                "_meta": {SUBSCRIPTION: ident},
+            }
             send({"method": "notifications/subscriptions/acknowledged", "params": acked})
             LISTENERS.append(ident)
         case "tools/list":
@@ -282,7 +385,9 @@ def main() -> None:
         elif "method" in message and "id" in message:
             threading.Thread(target=answer, args=[message], daemon=True).start()
         elif message.get("id") in WAITING:
-            ANSWERS[message["id"]] = message.get("error", {}).get("code") or message.get("result")
+            ANSWERS[message["id"]] = message.get("error", {}).get("code") or message.get(
+                "result"
+            )
             WAITING[message["id"]].set()
 
 

@@ -30,18 +30,32 @@ def start(folder: Path) -> list[str]:
 
 
 @requirement("guard:command")
-def test_a_server_is_added_shown_tested_reviewed_and_removed(home: Home, folder: Path) -> None:
+def test_a_server_is_added_shown_tested_reviewed_and_removed(
+    home: Home, folder: Path
+) -> None:
     added = home.command("guard", "add", "stranger", *start(folder))
     again = home.command("guard", "add", "stranger", *start(folder))
     file = Path(home.environment["DESKHAND_HOME"]) / "guard.toml"
-    file.write_text(f'# mine\n{file.read_text()}\n[[servers.stranger.rules]]\ntool = "echo"\ndo = "pass"\n')
+    file.write_text(
+        f'# mine\n{file.read_text()}\n[[servers.stranger.rules]]\ntool = "echo"\ndo = "pass"\n'
+    )
     tested = json.loads(home.command("guard", "test", "stranger", "--json").stdout)
     rules = {each["name"]: each["rule"] for each in tested["tools"]}
-    other = {"echo": {"name": "echo", "description": "Steal\x1b[2J it", "inputSchema": {"type": "object"}}}
+    other = {
+        "echo": {
+            "name": "echo",
+            "description": "Steal\x1b[2J it",
+            "inputSchema": {"type": "object"},
+        }
+    }
     (folder / "other").write_text(json.dumps(other))
-    closed = json.loads(home.command("guard", "test", "stranger", "--json").stdout)["closed"]
+    closed = json.loads(home.command("guard", "test", "stranger", "--json").stdout)[
+        "closed"
+    ]
     reviewed = home.command("guard", "review", "stranger", "--yes")
-    opened = json.loads(home.command("guard", "test", "stranger", "--json").stdout)["closed"]
+    opened = json.loads(home.command("guard", "test", "stranger", "--json").stdout)[
+        "closed"
+    ]
     listed = home.command("guard", "list")
     removed = home.command("guard", "remove", "stranger")
 
@@ -74,7 +88,9 @@ def test_a_server_is_added_shown_tested_reviewed_and_removed(home: Home, folder:
         (["one", "--", "true"], 7),
     ],
 )
-def test_what_cannot_be_a_server_is_refused_and_nothing_is_written(home: Home, arguments: list[str], code: int) -> None:
+def test_what_cannot_be_a_server_is_refused_and_nothing_is_written(
+    home: Home, arguments: list[str], code: int
+) -> None:
     done = home.command("guard", "add", *arguments)
 
     assert (done.returncode, done.stdout) == (code, "")
@@ -82,7 +98,9 @@ def test_what_cannot_be_a_server_is_refused_and_nothing_is_written(home: Home, a
 
 
 @requirement("guard:command")
-async def test_deskhand_mcp_name_serves_it_alone_and_a_call_there_waits(home: Home, folder: Path) -> None:
+async def test_deskhand_mcp_name_serves_it_alone_and_a_call_there_waits(
+    home: Home, folder: Path
+) -> None:
     assert home.command("guard", "add", "stranger", *start(folder)).returncode == 0
     async with connected("stdio", "legacy", "stranger", home, _none) as client:
         assert "append" in {each.name for each in (await client.list_tools()).tools}
@@ -94,7 +112,9 @@ async def test_deskhand_mcp_name_serves_it_alone_and_a_call_there_waits(home: Ho
 
 
 @requirement("guard:command")
-async def test_on_the_whole_desk_a_tool_has_its_servers_name_and_the_same_rules(tmp_path: Path) -> None:
+async def test_on_the_whole_desk_a_tool_has_its_servers_name_and_the_same_rules(
+    tmp_path: Path,
+) -> None:
     async with guarded(tmp_path, doors=True) as place:
         place.rules('tool = "echo"\ndo = "pass"', more="on_desk = true")
         narrow = await place.token("narrow", "mail:write")
@@ -114,8 +134,14 @@ async def test_on_the_whole_desk_a_tool_has_its_servers_name_and_the_same_rules(
 
 
 @requirement("guard:imported")
-def test_a_clients_servers_are_taken_over_and_given_back(home: Home, folder: Path, tmp_path: Path) -> None:
-    own = {"command": sys.executable, "args": [str(STRANGER), str(folder)], "env": {"API_KEY": "k3y"}}
+def test_a_clients_servers_are_taken_over_and_given_back(
+    home: Home, folder: Path, tmp_path: Path
+) -> None:
+    own = {
+        "command": sys.executable,
+        "args": [str(STRANGER), str(folder)],
+        "env": {"API_KEY": "k3y"},
+    }
     file = tmp_path / "claude" / ".claude.json"
     file.parent.mkdir()
     before = json.dumps({"theme": "dark", "mcpServers": {"My Stranger": own}}, indent=2)
@@ -135,7 +161,10 @@ def test_a_clients_servers_are_taken_over_and_given_back(home: Home, folder: Pat
     assert tested.returncode == 0, tested.stderr
     assert back.returncode == 0, back.stderr
     assert json.loads(file.read_text()) == json.loads(before)
-    assert inside.command("guard", "list").stdout == "there is no other server behind the gate\n"
+    assert (
+        inside.command("guard", "list").stdout
+        == "there is no other server behind the gate\n"
+    )
 
 
 OFF_LIMITS: dict[str, dict[str, Any]] = {
@@ -151,8 +180,14 @@ OFF_LIMITS: dict[str, dict[str, Any]] = {
 def test_every_byte_comes_back_and_what_only_the_client_can_start_is_left_alone(
     home: Home, folder: Path, tmp_path: Path
 ) -> None:
-    own: dict[str, Any] = {"command": sys.executable, "args": [str(STRANGER), str(folder)], "env": {"API_KEY": "k3y"}}
-    servers = {"one": own, "two": own} | {name: own | more for name, more in OFF_LIMITS.items()}
+    own: dict[str, Any] = {
+        "command": sys.executable,
+        "args": [str(STRANGER), str(folder)],
+        "env": {"API_KEY": "k3y"},
+    }
+    servers = {"one": own, "two": own} | {
+        name: own | more for name, more in OFF_LIMITS.items()
+    }
     lines = [f'    "{name}": {json.dumps(words)},' for name, words in servers.items()]
     text = "\n".join(["{", "  // mine", '  "mcpServers": {  ', *lines, "  },", "}"])
     file = tmp_path / ".cursor" / "mcp.json"

@@ -42,7 +42,9 @@ async def test_fifty_megabytes_end_the_server_and_it_is_there_again(place: Guard
 
 
 @requirement("guard:hostile")
-async def test_an_answer_that_is_too_long_to_keep_is_done_and_says_so(place: Guarded) -> None:
+async def test_an_answer_that_is_too_long_to_keep_is_done_and_says_so(
+    place: Guarded,
+) -> None:
     place.rules()
     async with place.client() as client:
         refusal(await client.call_tool("big", {"size": 2_000_000}))
@@ -69,7 +71,9 @@ async def test_two_answers_to_one_call_are_one(place: Guarded) -> None:
 
 
 @requirement("guard:hostile")
-async def test_a_server_that_asks_for_a_model_or_for_folders_is_refused(place: Guarded) -> None:
+async def test_a_server_that_asks_for_a_model_or_for_folders_is_refused(
+    place: Guarded,
+) -> None:
     async with place.client() as client:
         answers = said(await client.call_tool("ask_back", {}))
 
@@ -77,7 +81,9 @@ async def test_a_server_that_asks_for_a_model_or_for_folders_is_refused(place: G
 
 
 @requirement("guard:hostile")
-async def test_escapes_in_names_and_endless_schemas_are_shown_as_what_they_are(place: Guarded) -> None:
+async def test_escapes_in_names_and_endless_schemas_are_shown_as_what_they_are(
+    place: Guarded,
+) -> None:
     place.rules()
     async with place.client() as client:
         refusal(await client.call_tool(ESCAPES, {}))
@@ -86,17 +92,28 @@ async def test_escapes_in_names_and_endless_schemas_are_shown_as_what_they_are(p
 
     (odd,) = [card for subject, card in cards.items() if "\u202e" in subject]
     assert odd.risk.level == "high"
-    texts = [file.read_text() for file in (place.desk.settings.vault / "Pending_Approval").iterdir()]
+    texts = [
+        file.read_text()
+        for file in (place.desk.settings.vault / "Pending_Approval").iterdir()
+    ]
     assert len(texts) == 2
-    headings = [line for text in texts for line in text.splitlines() if line.startswith("# ")]
+    headings = [
+        line for text in texts for line in text.splitlines() if line.startswith("# ")
+    ]
     assert not any("\x1b" in line or "\u202e" in line for line in headings)
 
 
 @requirement("guard:hostile")
-async def test_hidden_characters_and_links_in_arguments_are_marked_by_the_same_risk(place: Guarded) -> None:
+async def test_hidden_characters_and_links_in_arguments_are_marked_by_the_same_risk(
+    place: Guarded,
+) -> None:
     place.rules()
     async with place.client() as client:
-        refusal(await client.call_tool("append", {"text": "pay\u202e 10 at https://user@evil.example/ now"}))
+        refusal(
+            await client.call_tool(
+                "append", {"text": "pay\u202e 10 at https://user@evil.example/ now"}
+            )
+        )
     (card,) = await place.cards()
     reasons = " ".join(card.risk.reasons)
 
@@ -112,7 +129,9 @@ async def test_a_server_that_does_not_come_up_is_named_and_the_others_go_on(
 ) -> None:
     monkeypatch.setattr("deskhand.foreign.servers.PATIENCE", 1.0)
     file = place.home / "guard.toml"
-    file.write_text(f"{file.read_text()}\n[servers.other]\ncommand = {command}\n".replace("'", '"'))
+    file.write_text(
+        f"{file.read_text()}\n[servers.other]\ncommand = {command}\n".replace("'", '"')
+    )
     async with place.client() as client, place.client(name="other") as other:
         with pytest.raises(MCPError, match="the server other is not there now"):
             await other.list_tools()
@@ -120,18 +139,25 @@ async def test_a_server_that_does_not_come_up_is_named_and_the_others_go_on(
 
 
 @requirement("guard:secrets")
-async def test_a_server_gets_the_secrets_that_its_entry_names_and_nothing_of_the_desks(place: Guarded) -> None:
+async def test_a_server_gets_the_secrets_that_its_entry_names_and_nothing_of_the_desks(
+    place: Guarded,
+) -> None:
     from deskhand.mail import credentials
 
     credentials.keep(place.home, "guard-stranger-API_KEY", "k3y")
     place.rules(PASS, more='env = ["API_KEY"]')
     async with place.client() as client:
-        assert said(await client.call_tool("secret", {})) == '{"API_KEY": "k3y", "SERVICE_AUTH_TOKEN": null}'
+        assert (
+            said(await client.call_tool("secret", {}))
+            == '{"API_KEY": "k3y", "SERVICE_AUTH_TOKEN": null}'
+        )
     assert "k3y" not in (place.home / "guard.toml").read_text()
 
 
 @requirement("guard:once")
-async def test_the_desk_that_died_in_a_call_never_makes_it_again_by_itself(place: Guarded, tmp_path: Path) -> None:
+async def test_the_desk_that_died_in_a_call_never_makes_it_again_by_itself(
+    place: Guarded, tmp_path: Path
+) -> None:
     place.rules()
     async with place.client() as client:
         refusal(await client.call_tool("hang", {}))
@@ -140,10 +166,17 @@ async def test_the_desk_that_died_in_a_call_never_makes_it_again_by_itself(place
 
     def leave_it(tx: Transaction) -> None:
         """As a process leaves it that died after the point of no return."""
-        tx.execute("UPDATE requests SET state = 'sending', token = digest, lease = 1, due = 1 WHERE id = ?", request.id)
+        tx.execute(
+            "UPDATE requests SET state = 'sending', token = digest, lease = 1, due = 1 WHERE id = ?",
+            request.id,
+        )
 
     await place.desk.store.write(leave_it)
-    second = Desk(load({"DESKHAND_HOME": str(place.home), "VAULT_PATH": str(tmp_path / "vault")}).settings)
+    second = Desk(
+        load(
+            {"DESKHAND_HOME": str(place.home), "VAULT_PATH": str(tmp_path / "vault")}
+        ).settings
+    )
     await second.gate.release_due()
     state = (await second.gate.find(card.id)).state
     await second.close_foreign()
@@ -152,17 +185,24 @@ async def test_the_desk_that_died_in_a_call_never_makes_it_again_by_itself(place
     assert state == "unknown"
 
 
-FORGING = {name: {"name": name, "inputSchema": {"type": "object"}} for name in ("forge", "forge_error")}
+FORGING = {
+    name: {"name": name, "inputSchema": {"type": "object"}}
+    for name in ("forge", "forge_error")
+}
 
 
 @requirement("guard:hostile")
 @pytest.mark.parametrize("modern", [False, True])
-async def test_no_server_speaks_in_the_desks_own_words(place: Guarded, modern: bool) -> None:
+async def test_no_server_speaks_in_the_desks_own_words(
+    place: Guarded, modern: bool
+) -> None:
     place.other(**FORGING)
     if modern:
         place.be_modern()
     async with place.line("legacy") as client, place.client() as longer:
-        answer = (await client.ask("tools/call", name="forge", arguments={"text": "x"}))["result"]
+        answer = (await client.ask("tools/call", name="forge", arguments={"text": "x"}))[
+            "result"
+        ]
         error = (await client.ask("tools/call", name="forge_error", arguments={}))["error"]
         other = await longer.call_tool("forge", {"text": "x"})
 
@@ -172,23 +212,43 @@ async def test_no_server_speaks_in_the_desks_own_words(place: Guarded, modern: b
 
 
 @requirement("guard:asker")
-async def test_no_forged_handle_leads_to_what_another_client_asked_for(tmp_path: Path) -> None:
+async def test_no_forged_handle_leads_to_what_another_client_asked_for(
+    tmp_path: Path,
+) -> None:
     async with guarded(tmp_path, doors=True, DESKHAND_HOLD_SECONDS="0") as place:
         place.rules('tool = "forge"\ndo = "pass"', more="on_desk = true")
         place.other(**FORGING)
         ann = await place.token("ann")
         bob = await place.token("bob")
-        theirs = await ask_desk(place, ann, "tools/call", name="stranger_echo", arguments={"text": "s3cret"}, task={})
+        theirs = await ask_desk(
+            place,
+            ann,
+            "tools/call",
+            name="stranger_echo",
+            arguments={"text": "s3cret"},
+            task={},
+        )
         card = await place.approve()
         await place.desk.gate.release_due()
-        forged = await ask_desk(place, bob, "tools/call", name="stranger_forge", arguments={"text": card.id}, task={})
-        got = await ask_desk(place, bob, "tasks/result", taskId=forged["result"]["task"]["taskId"])
+        forged = await ask_desk(
+            place,
+            bob,
+            "tools/call",
+            name="stranger_forge",
+            arguments={"text": card.id},
+            task={},
+        )
+        got = await ask_desk(
+            place, bob, "tasks/result", taskId=forged["result"]["task"]["taskId"]
+        )
         # One that was forged before the desk was mended.
         far = place.desk.now() + timedelta(days=1)
         old = Handle(card.id, "client bob", card.id, far, far, far, "working", "waits")
         await place.desk.store.write(handles._give, old)
         refused = await ask_desk(place, bob, "tasks/result", taskId=card.id)
-        own = await ask_desk(place, ann, "tasks/result", taskId=theirs["result"]["task"]["taskId"])
+        own = await ask_desk(
+            place, ann, "tasks/result", taskId=theirs["result"]["task"]["taskId"]
+        )
 
     assert "s3cret" not in json.dumps([forged, got, refused])
     assert "error" in refused
@@ -209,12 +269,20 @@ async def ask_desk(place: Guarded, token: str, method: str, **params: Any) -> An
 
 
 @requirement("guard:seen")
-async def test_what_a_server_or_a_program_would_do_is_not_seen_with_the_scopes_of_mail(tmp_path: Path) -> None:
+async def test_what_a_server_or_a_program_would_do_is_not_seen_with_the_scopes_of_mail(
+    tmp_path: Path,
+) -> None:
     async with guarded(tmp_path, doors=True) as place:
-        scopes = {"ann": ["mail:read", "guard:write"], "bob": ["mail:read", "guard:read"], "mia": ["mail:write"]}
+        scopes = {
+            "ann": ["mail:read", "guard:write"],
+            "bob": ["mail:read", "guard:read"],
+            "mia": ["mail:write"],
+        }
         tokens = {name: await place.token(name, *given) for name, given in scopes.items()}
         async with place.http(tokens["ann"]) as client:
-            call = refusal(await client.call_tool("echo", {"text": "s3cret"}))["details"]["request"]
+            call = refusal(await client.call_tool("echo", {"text": "s3cret"}))["details"][
+                "request"
+            ]
         own = ToolCall(
             server="claude-code",
             tool="Bash",
@@ -228,7 +296,9 @@ async def test_what_a_server_or_a_program_would_do_is_not_seen_with_the_scopes_o
         seen = {}
         for name, token in tokens.items():
             async with place.http(token, "/mcp") as client:
-                listed = (await client.call_tool("pending_actions", {})).structured_content["actions"]
+                listed = (await client.call_tool("pending_actions", {})).structured_content[
+                    "actions"
+                ]
                 found = [
                     each
                     for each in (call, command)

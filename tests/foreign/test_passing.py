@@ -27,7 +27,10 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("prompts/get", {"name": "hello", "arguments": {"who": "ann"}}),
     (
         "completion/complete",
-        {"ref": {"type": "ref/prompt", "name": "hello"}, "argument": {"name": "who", "value": "a"}},
+        {
+            "ref": {"type": "ref/prompt", "name": "hello"},
+            "argument": {"name": "who", "value": "a"},
+        },
     ),
 ]
 
@@ -60,14 +63,18 @@ async def test_every_answer_is_the_servers_own(both: Guarded, era: str) -> None:
             if era == own_era:
                 assert through == itself, method
             assert without_era(through) == without_era(itself), method
-            assert ("resultType" in through.get("result", {})) == (era != "legacy" and "result" in itself), method
+            assert ("resultType" in through.get("result", {})) == (
+                era != "legacy" and "result" in itself
+            ), method
 
 
 @requirement("guard:passes")
 @pytest.mark.parametrize("era", ERAS)
 async def test_progress_cancellation_and_what_is_no_answer(both: Guarded, era: str) -> None:
     async with both.line(era) as client:
-        done = await client.ask("tools/call", name="steps", arguments={}, _meta={"progressToken": "mine"})
+        done = await client.ask(
+            "tools/call", name="steps", arguments={}, _meta={"progressToken": "mine"}
+        )
         told = [each["params"] for each in client.heard]
         silent = client.begin("tools/call", name="hang", arguments={})
         await client.ask("tools/call", name="echo", arguments={"text": "on"})
@@ -76,26 +83,43 @@ async def test_progress_cancellation_and_what_is_no_answer(both: Guarded, era: s
         nonsense = await client.ask("tools/call", name="nonsense", arguments={})
         infinite = await client.ask("tools/call", name="infinite", arguments={})
         asked_back = await client.ask("tools/call", name="ask_person", arguments={})
-        many = [client.begin("tools/call", name="echo", arguments={"text": str(each)}) for each in range(50)]
+        many = [
+            client.begin("tools/call", name="echo", arguments={"text": str(each)})
+            for each in range(50)
+        ]
         answers = [await client.answer_to(number) for number in many]
 
     assert done["result"]["content"] == [{"type": "text", "text": "done"}]
-    assert [(each["progressToken"], each["progress"], each["message"]) for each in told] == [
+    assert [
+        (each["progressToken"], each["progress"], each["message"]) for each in told
+    ] == [
         ("mine", 1, "step 1"),
         ("mine", 2, "step 2"),
     ]
     assert "no result" in nonsense["error"]["message"]
     assert infinite["error"]["code"] == -32603
     assert "asks back" in asked_back["error"]["message"]
-    assert [each["result"]["structuredContent"]["text"] for each in answers] == [str(each) for each in range(50)]
+    assert [each["result"]["structuredContent"]["text"] for each in answers] == [
+        str(each) for each in range(50)
+    ]
     assert silent not in client.unclaimed
 
 
 @requirement("guard:passes")
-async def test_what_the_server_says_by_itself_reaches_whoever_wants_it(both: Guarded) -> None:
-    async with both.line("legacy") as client, both.line("legacy") as other, both.line("2026-07-28") as modern:
+async def test_what_the_server_says_by_itself_reaches_whoever_wants_it(
+    both: Guarded,
+) -> None:
+    async with (
+        both.line("legacy") as client,
+        both.line("legacy") as other,
+        both.line("2026-07-28") as modern,
+    ):
         await other.ask("prompts/list")
-        listened = {"toolsListChanged": True, "promptsListChanged": True, "resourceSubscriptions": ["memo://one"]}
+        listened = {
+            "toolsListChanged": True,
+            "promptsListChanged": True,
+            "resourceSubscriptions": ["memo://one"],
+        }
         assert ("logging" in client.abilities) == (not (both.folder / "modern").exists())
         modern.begin("subscriptions/listen", notifications=listened)
         await modern.hear("notifications/subscriptions/acknowledged")
@@ -124,7 +148,9 @@ async def _grow(client: LineClient) -> None:
 
 
 @requirement("guard:passes")
-async def test_a_line_of_the_log_is_told_where_it_can_be_nobody_elses(place: Guarded) -> None:
+async def test_a_line_of_the_log_is_told_where_it_can_be_nobody_elses(
+    place: Guarded,
+) -> None:
     async with place.line("legacy") as client:
         assert "logging" in client.abilities
         assert await client.ask("logging/setLevel", level="info") == {"result": {}}
@@ -133,7 +159,9 @@ async def test_a_line_of_the_log_is_told_where_it_can_be_nobody_elses(place: Gua
 
 
 @requirement("guard:rules")
-async def test_only_what_passes_goes_the_short_way_and_all_of_it_is_on_the_record(place: Guarded) -> None:
+async def test_only_what_passes_goes_the_short_way_and_all_of_it_is_on_the_record(
+    place: Guarded,
+) -> None:
     place.rules('tool = "refuse"\ndo = "deny"', 'tool = "append"\ndo = "ask"', PASS)
     async with place.line("legacy") as client:
         passed = await client.ask("tools/call", name="echo", arguments={"text": "a"})
@@ -144,7 +172,10 @@ async def test_only_what_passes_goes_the_short_way_and_all_of_it_is_on_the_recor
         place.rules()
         asked = await client.ask("tools/call", name="echo", arguments={"text": "a"})
 
-    reasons = [each["result"]["_meta"]["deskhand/error"]["details"]["reason"] for each in (denied, waits, asked)]
+    reasons = [
+        each["result"]["_meta"]["deskhand/error"]["details"]["reason"]
+        for each in (denied, waits, asked)
+    ]
     assert passed["result"]["structuredContent"] == {"text": "a"}
     assert reasons == ["denied", "no_approval", "no_approval"]
     assert unknown["result"]["isError"]
@@ -153,10 +184,16 @@ async def test_only_what_passes_goes_the_short_way_and_all_of_it_is_on_the_recor
     await place.desk.settle_record()
     sql = "SELECT action, result, sum(entries) FROM audit_days WHERE actor = 'guard_mcp' GROUP BY action, result"
     recorded = await place.desk.store.read(lambda tx: tx.all(sql))
-    (entry,) = [each for _, each in await place.desk.store.read(audit.entries) if each.action_type == "echo"]
+    (entry,) = [
+        each
+        for _, each in await place.desk.store.read(audit.entries)
+        if each.action_type == "echo"
+    ]
     digest = sha256(b'{"text":"a"}').hexdigest()
     assert entry.parameters == {"arguments": "text", "digest": digest}
-    assert {("echo", "success", 1), ("refuse", "rejected", 1), ("die", "error", 1)} <= {*map(tuple, recorded)}
+    assert {("echo", "success", 1), ("refuse", "rejected", 1), ("die", "error", 1)} <= {
+        *map(tuple, recorded)
+    }
 
 
 @requirement("guard:passes")

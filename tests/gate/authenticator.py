@@ -71,7 +71,12 @@ class Authenticator:
         return sha256(self.host.encode()).digest() + bytes([flags]) + self.count.to_bytes(4)
 
     def _client_data(self, kind: str, challenge: str, **changes: Any) -> str:
-        said = {"type": kind, "challenge": challenge, "origin": self.origin, "crossOrigin": False} | changes
+        said = {
+            "type": kind,
+            "challenge": challenge,
+            "origin": self.origin,
+            "crossOrigin": False,
+        } | changes
         return encode(json.dumps(said).encode())
 
 

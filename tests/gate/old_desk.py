@@ -52,7 +52,13 @@ def name_of(word: str) -> str:
 
 
 def mail_of(word: str) -> Mail:
-    return Mail(kind="send_email", account=ME, to=f"{word}@example.org", subject=word, body=f"About {word}.\n")
+    return Mail(
+        kind="send_email",
+        account=ME,
+        to=f"{word}@example.org",
+        subject=word,
+        body=f"About {word}.\n",
+    )
 
 
 def draft_of(word: str) -> str:
@@ -76,11 +82,20 @@ class OldDesk:
         with database_at(self.url, "0009") as connection:
             for table, row in self.rows:
                 marks = ", ".join(mark for _ in row)
-                connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", [*row.values()])
+                connection.execute(
+                    f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})",
+                    [*row.values()],
+                )
 
     # What tools proposed.
 
-    def propose(self, word: str, state: str = "waiting", folder: str | None = "Pending_Approval", **more: Any) -> Mail:
+    def propose(
+        self,
+        word: str,
+        state: str = "waiting",
+        folder: str | None = "Pending_Approval",
+        **more: Any,
+    ) -> Mail:
         mail = mail_of(word)
         row = self._act(word, mail, state, **more)
         if folder is not None:
@@ -122,26 +137,59 @@ class OldDesk:
         text = frontmatter.render(properties, _PAGE.format(to=mail.to, body=mail.body))
         seal = hmac.new(_KEY.encode(), text.encode(), sha256).hexdigest()
         opening, _, rest = text.partition("\n---\n")
-        self.write(folder, row["file"], f'{opening}\nseal: "{seal}"\n---\n{rest}', claimed_by=row["id"])
+        self.write(
+            folder,
+            row["file"],
+            f'{opening}\nseal: "{seal}"\n---\n{rest}',
+            claimed_by=row["id"],
+        )
 
     # Drafts.
 
-    async def draft(self, word: str, folder: str | None = "Drafts", body: str | None = None, **more: Any) -> Mail:
+    async def draft(
+        self, word: str, folder: str | None = "Drafts", body: str | None = None, **more: Any
+    ) -> Mail:
         """A draft that answers a mail of its own; `body` is what the person made of it in its file."""
         mail = await self.receive(word)
         letter = {"to": mail.to, "subject": mail.subject, "body": mail.body}
         letter["reply_to_message_id"] = mail.reply_to_message_id or ""
         key = f"mail:local:{mail.reply_to_message_id}"
         state = more.pop("step", "drafted")
-        drafted: dict[str, Any] = {"id": draft_of(word), "mail": key, "sender": mail.to, "proposed": json.dumps(letter)}
-        drafted |= {"created": to_ms(self.now - timedelta(hours=1)), "drafted_by": "rule:x", "reason": "why"}
+        drafted: dict[str, Any] = {
+            "id": draft_of(word),
+            "mail": key,
+            "sender": mail.to,
+            "proposed": json.dumps(letter),
+        }
+        drafted |= {
+            "created": to_ms(self.now - timedelta(hours=1)),
+            "drafted_by": "rule:x",
+            "reason": "why",
+        }
         self.rows.append(("drafts", drafted | {"account": ME, "warnings": "[]"} | more))
-        facts: dict[str, Any] = {"message_id": mail.reply_to_message_id, "note": f"email-{word}.md", "sender": mail.to}
-        facts |= {"letter": letter, "draft_id": draft_of(word), "drafts": 1, "warnings": [], "filed": False}
-        facts |= {"decided_by": "rule:x", "decided_at": iso(self.now), "proposed": None, "words": None}
+        facts: dict[str, Any] = {
+            "message_id": mail.reply_to_message_id,
+            "note": f"email-{word}.md",
+            "sender": mail.to,
+        }
+        facts |= {
+            "letter": letter,
+            "draft_id": draft_of(word),
+            "drafts": 1,
+            "warnings": [],
+            "filed": False,
+        }
+        facts |= {
+            "decided_by": "rule:x",
+            "decided_at": iso(self.now),
+            "proposed": None,
+            "words": None,
+        }
         self.add_step(key, "mail", state, facts)
         if folder is not None:
-            self.write_draft(folder, word, mail.model_copy(update={"body": body or mail.body}))
+            self.write_draft(
+                folder, word, mail.model_copy(update={"body": body or mail.body})
+            )
         return mail
 
     async def receive(self, word: str) -> Mail:
@@ -163,22 +211,55 @@ class OldDesk:
 
     def release(self, word: str, mail: Mail, state: str, **more: Any) -> dict[str, Any]:
         """The gate's row for a draft that is leaving."""
-        row = self._act(word, mail, state, **{"decided_by": "approved draft", "asked_by": "gmail_mcp"} | more)
-        used = {"content": f"email_draft:{draft_of(word)}", "action_id": row["id"], "at": to_ms(self.now)}
+        row = self._act(
+            word,
+            mail,
+            state,
+            **{"decided_by": "approved draft", "asked_by": "gmail_mcp"} | more,
+        )
+        used = {
+            "content": f"email_draft:{draft_of(word)}",
+            "action_id": row["id"],
+            "at": to_ms(self.now),
+        }
         self.rows.append(("used_approvals", used))
-        self.rows.append(("sends", {"action_id": row["id"], "at": to_ms(self.now - timedelta(minutes=9))}))
+        self.rows.append(
+            (
+                "sends",
+                {"action_id": row["id"], "at": to_ms(self.now - timedelta(minutes=9))},
+            )
+        )
         return row
 
-    def ask_again(self, word: str, mail: Mail, state: str, folder: str, **more: Any) -> None:
+    def ask_again(
+        self, word: str, mail: Mail, state: str, folder: str, **more: Any
+    ) -> None:
         """Nobody knew whether the draft had left, so the person was asked with a sealed file."""
-        row = self.release(word, mail, state, **self.begun(token="lost", revision=2) | {"lease": None} | more)
+        row = self.release(
+            word,
+            mail,
+            state,
+            **self.begun(token="lost", revision=2) | {"lease": None} | more,
+        )
         self._seal(folder, row, mail)
         self.write_draft("Done", word, mail, status="unknown")
 
     def write_draft(self, folder: str, word: str, mail: Mail, **more: str) -> None:
-        properties = {"type": "email_draft", "status": "pending_approval", "to": mail.to, "subject": mail.subject}
-        properties |= {"reply_to_message_id": mail.reply_to_message_id or "", "draft_id": draft_of(word)}
-        properties |= {"drafted_by": "rule:x", "drafted_at": iso(self.now), "answers": f"email-{word}.md"}
+        properties = {
+            "type": "email_draft",
+            "status": "pending_approval",
+            "to": mail.to,
+            "subject": mail.subject,
+        }
+        properties |= {
+            "reply_to_message_id": mail.reply_to_message_id or "",
+            "draft_id": draft_of(word),
+        }
+        properties |= {
+            "drafted_by": "rule:x",
+            "drafted_at": iso(self.now),
+            "answers": f"email-{word}.md",
+        }
         text = frontmatter.render(properties | more, mail.body)
         self.write(folder, f"reply-{name_of(word)}.md", text, claimed_by=name_of(word))
 
@@ -199,25 +280,50 @@ class OldDesk:
     async def send(self, word: str, mail: Mail) -> str:
         """It left, and the process died before it could write that down."""
         token = await self.prepare(word, mail)
-        sent = await self.mailbox.send(token, compose(mail, name_of(word), self.frozen), unwritten)
+        sent = await self.mailbox.send(
+            token, compose(mail, name_of(word), self.frozen), unwritten
+        )
         assert isinstance(sent, Sent)
         return token
 
     def hold(self, name: str, digest: str, **more: Any) -> None:
-        row = {"id": name, "digest": digest, "decided_by": "person", "until": to_ms(self.now + timedelta(seconds=10))}
+        row = {
+            "id": name,
+            "digest": digest,
+            "decided_by": "person",
+            "until": to_ms(self.now + timedelta(seconds=10)),
+        }
         self.rows.append(("holds", row | more))
 
     def snooze(self, name: str) -> None:
-        self.rows.append(("snoozes", {"id": name, "until": to_ms(self.now + timedelta(days=1))}))
+        self.rows.append(
+            ("snoozes", {"id": name, "until": to_ms(self.now + timedelta(days=1))})
+        )
 
     def correct(self, word: str, reason: str) -> None:
         """The orchestrator has seen the person's no."""
-        row = {"draft_id": draft_of(word), "kind": "rejected", "sender": f"{word}@example.org", "text": reason}
+        row = {
+            "draft_id": draft_of(word),
+            "kind": "rejected",
+            "sender": f"{word}@example.org",
+            "text": reason,
+        }
         self.rows.append(("corrections", row | {"at": to_ms(self.now)}))
 
-    def add_step(self, key: str, kind: str, state: str, data: dict[str, Any], **more: Any) -> None:
-        row = {"key": key, "kind": kind, "state": state, "data": json.dumps(data), "lease": 0, "tried": 0}
-        self.rows.append(("steps", row | {"attempts": 0, "created": to_ms(self.now)} | more))
+    def add_step(
+        self, key: str, kind: str, state: str, data: dict[str, Any], **more: Any
+    ) -> None:
+        row = {
+            "key": key,
+            "kind": kind,
+            "state": state,
+            "data": json.dumps(data),
+            "lease": 0,
+            "tried": 0,
+        }
+        self.rows.append(
+            ("steps", row | {"attempts": 0, "created": to_ms(self.now)} | more)
+        )
 
     def write(self, folder: str, name: str, text: str, *, claimed_by: str) -> Path:
         place = self.home.vault / folder

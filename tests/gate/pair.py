@@ -85,5 +85,7 @@ async def pair(site: Site, **variables: str) -> AsyncIterator[Pair]:
         ours, other = desks
         between = Meanwhile(ours.store)
         ours.store = between
-        client = await stack.enter_async_context(Client(email_server(ours), mode="2026-07-28"))
+        client = await stack.enter_async_context(
+            Client(email_server(ours), mode="2026-07-28")
+        )
         yield Pair(site, ours, other, client, between)

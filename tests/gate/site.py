@@ -23,7 +23,11 @@ from tests.mail.gmail_double import GmailDouble
 from tests.transports import http_client, http_server
 from tests.warm import warm_python
 
-HELLO = {"to": "ann@example.org", "subject": "Meeting notes", "body": "Dear Ann,\n\nsee you at ten.\n"}
+HELLO = {
+    "to": "ann@example.org",
+    "subject": "Meeting notes",
+    "body": "Dear Ann,\n\nsee you at ten.\n",
+}
 ERAS = ("legacy", "2026-07-28")
 Event = Callable[[], Awaitable[object]]
 
@@ -69,7 +73,9 @@ class Site:
         match way:
             case "stdio":
                 arguments = ["-m", "deskhand", "mcp", name]
-                server = StdioServerParameters(command=warm_python(), args=arguments, env=self.home.environment)
+                server = StdioServerParameters(
+                    command=warm_python(), args=arguments, env=self.home.environment
+                )
                 async with Client(server, mode=era) as client:
                     yield client
             case "http":
@@ -92,7 +98,9 @@ class Site:
     def reject(self, file: Path | None = None) -> Path:
         return self._move(file or self.pending(), "Rejected")
 
-    def write(self, name: str = "yes.md", *, folder: str = "Approved", **properties: str) -> Path:
+    def write(
+        self, name: str = "yes.md", *, folder: str = "Approved", **properties: str
+    ) -> Path:
         """A hand-written approval."""
         given = {"type": "email_send", "status": "approved", "to": HELLO["to"]} | properties
         lines = [f"{key}: {json.dumps(value)}" for key, value in given.items()]
@@ -115,7 +123,9 @@ class Site:
     def log(self) -> list[dict[str, Any]]:
         """Seed 001's log in the vault."""
         files = sorted((self.home.vault / "Logs" / "actions").glob("*.json"))
-        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        return [
+            json.loads(line) for file in files for line in file.read_text().splitlines()
+        ]
 
 
 class Interrupted:

@@ -17,42 +17,66 @@ pytestmark = pytest.mark.anyio
 
 
 @requirement("cli:approvals")
-async def test_a_person_lists_reads_approves_and_rejects_at_the_command_line(site: Site) -> None:
+async def test_a_person_lists_reads_approves_and_rejects_at_the_command_line(
+    site: Site,
+) -> None:
     assert site.home.command("approvals").stdout == "nothing waits\n"
     async with site.client("email") as client:
         await said(client, "send_email", **HELLO)
-        (row,) = [json.loads(line) for line in site.home.command("approvals", "--json").stdout.splitlines()]
+        (row,) = [
+            json.loads(line)
+            for line in site.home.command("approvals", "--json").stdout.splitlines()
+        ]
         assert (row["state"], row["action"]["body"]) == ("waiting", HELLO["body"])
         shown = site.home.command("show", row["id"])
         assert shown.stdout.rstrip("\n") == site.pending().read_text().rstrip("\n")
 
         rejected = site.home.command("reject", row["id"], "--reason", "too early")
-        assert (rejected.returncode, rejected.stdout.split()[:2]) == (0, [row["id"], "rejected"])
-        assert "The person said no to it: too early." in await said(client, "send_email", **HELLO)
+        assert (rejected.returncode, rejected.stdout.split()[:2]) == (
+            0,
+            [row["id"], "rejected"],
+        )
+        assert "The person said no to it: too early." in await said(
+            client, "send_email", **HELLO
+        )
 
         approved = site.home.command("approve", row["id"])
-        assert (approved.returncode, approved.stdout.split()[:2]) == (0, [row["id"], "approved"])
-        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert (approved.returncode, approved.stdout.split()[:2]) == (
+            0,
+            [row["id"], "approved"],
+        )
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
 
     assert len(site.sent) == 1
     late = site.home.command("approve", row["id"])
     assert (late.returncode, "nothing is left to decide" in late.stderr) == (5, True)
     assert site.home.command("show", "none").returncode == 4
-    done = [json.loads(line) for line in site.home.command("log", "--json").stdout.splitlines()]
-    assert [(line["actor"], line["action_type"]) for line in done if line["actor"] == "person"] == [
+    done = [
+        json.loads(line) for line in site.home.command("log", "--json").stdout.splitlines()
+    ]
+    assert [
+        (line["actor"], line["action_type"]) for line in done if line["actor"] == "person"
+    ] == [
         ("person", "rejected"),
         ("person", "approved"),
     ]
 
 
 @requirement("cli:approvals")
-async def test_no_text_of_a_stranger_steers_the_terminal_on_which_it_is_shown(site: Site) -> None:
+async def test_no_text_of_a_stranger_steers_the_terminal_on_which_it_is_shown(
+    site: Site,
+) -> None:
     unseen = "Dear Ann,\n\npay 1,000,000\r\x1b[2Kpay 10\x9b8m\u202e euro.\n"
     async with site.client("email") as client:
         answer = await said(client, "send_email", **HELLO | {"body": unseen})
     assert answer.startswith("Rejected:")
     (row,) = listed(site)
-    shown = [site.home.command(*words) for words in (("approvals",), ("show", row["id"]), ("log",), ("status",))]
+    shown = [
+        site.home.command(*words)
+        for words in (("approvals",), ("show", row["id"]), ("log",), ("status",))
+    ]
 
     text = "".join(each.stdout + each.stderr for each in shown)
     assert "<U+001B>[2Kpay 10<U+009B>8m<U+202E> euro." in text
@@ -61,7 +85,9 @@ async def test_no_text_of_a_stranger_steers_the_terminal_on_which_it_is_shown(si
 
 
 @requirement("gate:content-bound")
-async def test_approving_at_the_command_line_does_not_bless_an_edited_file(site: Site) -> None:
+async def test_approving_at_the_command_line_does_not_bless_an_edited_file(
+    site: Site,
+) -> None:
     async with site.client("email") as client:
         await said(client, "send_email", **HELLO)
         file = site.pending()
@@ -75,12 +101,15 @@ async def test_approving_at_the_command_line_does_not_bless_an_edited_file(site:
 
 
 PAGE = (
-    "<html><p>Dear Ann</p><p style='display:none'>SECRET</p><a href='https&#58;//evil.example'>bank.example</a></html>"
+    "<html><p>Dear Ann</p><p style='display:none'>SECRET</p>"
+    "<a href='https&#58;//evil.example'>bank.example</a></html>"
 )
 
 
 @requirement("gate:html")
-async def test_a_mail_that_leaves_as_html_says_so_in_its_file_and_at_the_command_line(site: Site) -> None:
+async def test_a_mail_that_leaves_as_html_says_so_in_its_file_and_at_the_command_line(
+    site: Site,
+) -> None:
     async with site.client("gmail") as client:
         assert (await client.call_tool("send_email", HELLO | {"body": PAGE})).is_error
     (row,) = listed(site)
@@ -104,14 +133,21 @@ async def test_a_mail_that_leaves_as_html_says_so_in_its_file_and_at_the_command
 
 
 def listed(site: Site, *arguments: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in site.home.command("approvals", "--json", *arguments).stdout.splitlines()]
+    return [
+        json.loads(line)
+        for line in site.home.command("approvals", "--json", *arguments).stdout.splitlines()
+    ]
 
 
 @requirement("cli:answers")
 @requirement("cards:edited")
-async def test_a_person_edits_in_their_own_editor_and_what_they_approve_is_sent(site: Site, tmp_path: Path) -> None:
+async def test_a_person_edits_in_their_own_editor_and_what_they_approve_is_sent(
+    site: Site, tmp_path: Path
+) -> None:
     editor = tmp_path / "my editor"
-    editor.write_text('#!/bin/sh\nsed -i -e \'s/at ten/at nine/\' -e "s/^Subject: .*/Subject: Later/" "$2"\n')
+    editor.write_text(
+        '#!/bin/sh\nsed -i -e \'s/at ten/at nine/\' -e "s/^Subject: .*/Subject: Later/" "$2"\n'
+    )
     editor.chmod(0o700)
     own = {"EDITOR": f"'{editor}' --wait"}
     async with site.client("email") as client:
@@ -120,7 +156,11 @@ async def test_a_person_edits_in_their_own_editor_and_what_they_approve_is_sent(
         assert site.home.command("edit", row["id"]).returncode == 3
         edited = site.home.command("edit", row["id"], "--json", **own)
         new = json.loads(edited.stdout)
-        assert (new["state"], new["revision"], new["action"]["subject"]) == ("waiting", 2, "Later")
+        assert (new["state"], new["revision"], new["action"]["subject"]) == (
+            "waiting",
+            2,
+            "Later",
+        )
         assert new["action"]["body"] == HELLO["body"].replace("ten", "nine")
 
         stale = site.home.command("approve", row["id"], "--digest", row["digest"])
@@ -134,7 +174,9 @@ async def test_a_person_edits_in_their_own_editor_and_what_they_approve_is_sent(
 
 
 @requirement("cli:answers")
-async def test_an_edit_that_cannot_be_used_keeps_the_persons_text(site: Site, tmp_path: Path) -> None:
+async def test_an_edit_that_cannot_be_used_keeps_the_persons_text(
+    site: Site, tmp_path: Path
+) -> None:
     async with site.client("email") as client:
         await said(client, "send_email", **HELLO | {"body": "no line break at the end"})
         (row,) = listed(site)
@@ -147,19 +189,41 @@ async def test_an_edit_that_cannot_be_used_keeps_the_persons_text(site: Site, tm
             editor = tmp_path / "editor"
             editor.write_text(f"#!/bin/sh\n{script}\n")
             editor.chmod(0o700)
-            done = site.home.command("edit", row["id"], VISUAL=str(editor), TMPDIR=str(tmp_path))
+            done = site.home.command(
+                "edit", row["id"], VISUAL=str(editor), TMPDIR=str(tmp_path)
+            )
             assert (done.returncode, words in done.stderr) == (code, True), done.stderr
             kept = tmp_path / done.stderr.rpartition("your text is kept in ")[2].strip()
             assert kept.exists()
             kept.unlink()
-        assert site.home.command("edit", row["id"], EDITOR=str(tmp_path / "none")).returncode == 3
-        same = json.loads(site.home.command("edit", row["id"], "--json", EDITOR="true", TMPDIR=str(tmp_path)).stdout)
+        assert (
+            site.home.command("edit", row["id"], EDITOR=str(tmp_path / "none")).returncode
+            == 3
+        )
+        same = json.loads(
+            site.home.command(
+                "edit", row["id"], "--json", EDITOR="true", TMPDIR=str(tmp_path)
+            ).stdout
+        )
         assert (same["revision"], same["action"]["body"]) == (1, "no line break at the end")
 
-        assert site.home.command("edit", row["id"], "--body-file", str(tmp_path / "none")).returncode == 2
+        assert (
+            site.home.command(
+                "edit", row["id"], "--body-file", str(tmp_path / "none")
+            ).returncode
+            == 2
+        )
         body = tmp_path / "body.txt"
         body.write_text("From a file.\n")
-        given = ("--to", "bob@example.org", "--subject", "New", "--body-file", str(body), "--approve")
+        given = (
+            "--to",
+            "bob@example.org",
+            "--subject",
+            "New",
+            "--body-file",
+            str(body),
+            "--approve",
+        )
         done = site.home.command("edit", row["id"], *given)
         assert (done.returncode, done.stdout.split()[1]) == (0, "approved")
 
@@ -169,11 +233,18 @@ async def test_a_person_responds_and_puts_off_at_the_command_line(site: Site) ->
     async with site.client("email") as client:
         await said(client, "send_email", **HELLO)
         (row,) = listed(site)
-        assert (row["risk"]["level"], row["known"], row["asked_by"]) == ("medium", False, "email_mcp")
+        assert (row["risk"]["level"], row["known"], row["asked_by"]) == (
+            "medium",
+            False,
+            "email_mcp",
+        )
         site.clock.time = datetime.now(UTC)
         for until in ("2h", "tomorrow", "2099-12-24T09:00", "2099-12-24T09:00:00+01:00"):
             assert site.home.command("snooze", row["id"], until).returncode == 0, until
-        assert (listed(site), [each["id"] for each in listed(site, "--snoozed")]) == ([], [row["id"]])
+        assert (listed(site), [each["id"] for each in listed(site, "--snoozed")]) == (
+            [],
+            [row["id"]],
+        )
         for until in ("soon", "2001-01-01T00:00"):
             assert site.home.command("snooze", row["id"], until).returncode == 2, until
         assert site.home.command("snooze", row["id"], "now").stdout.split()[1] == "waiting"
@@ -182,8 +253,13 @@ async def test_a_person_responds_and_puts_off_at_the_command_line(site: Site) ->
         assert f"digest: {row['digest']}" in shown.stderr
         assert "risk: medium" in shown.stderr
         assert site.home.command("respond", row["id"], "x", "--digest", "0").returncode == 5
-        assert site.home.command("respond", row["id"], "Call her instead").stdout.split()[1] == "rejected"
-        assert "do it this way: Call her instead" in await said(client, "send_email", **HELLO)
+        assert (
+            site.home.command("respond", row["id"], "Call her instead").stdout.split()[1]
+            == "rejected"
+        )
+        assert "do it this way: Call her instead" in await said(
+            client, "send_email", **HELLO
+        )
     assert site.sent == []
 
 
@@ -198,7 +274,10 @@ def test_the_terminal_calls_a_call_no_mail_and_names_times_as_people_do(site: Si
     assert "tool: toy: add\n" in shown.stderr
     assert "email" not in shown.stderr
     assert "(new)" not in site.home.command("approvals").stdout
-    state = {"last_check": "2026-01-02T03:04:05.678Z", "written_by_deskhand": ["last_check"]}
+    state = {
+        "last_check": "2026-01-02T03:04:05.678Z",
+        "written_by_deskhand": ["last_check"],
+    }
     logs = site.home.vault / "Logs"
     logs.mkdir(exist_ok=True)
     (logs / "orchestrator_state.json").write_text(json.dumps(state))

@@ -23,7 +23,9 @@ pytestmark = pytest.mark.anyio
 
 @requirement("cards:asker")
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_card_names_the_program_that_asks_as_a_person_knows_it(home: Home, era: str) -> None:
+async def test_a_card_names_the_program_that_asks_as_a_person_knows_it(
+    home: Home, era: str
+) -> None:
     desk = Desk(load(home.environment | {"DESKHAND_ADDRESS": "me@example.com"}).settings)
     said = Implementation(name="claude-code", version="2.1.3")
     async with Client(email_server(desk), mode=era, client_info=said) as client:
@@ -40,8 +42,16 @@ async def test_a_card_names_the_program_that_asks_as_a_person_knows_it(home: Hom
 
 @requirement("cards:asker")
 def test_a_door_a_rule_and_a_model_have_words_too() -> None:
-    words = {None: "an assistant", "person": "you", "email_mcp": "an assistant", "assistant": "assistant"}
-    words |= {"rule:questions": "your rule “questions”", "openai:gpt-9": "the model gpt-9 (openai)"}
+    words = {
+        None: "an assistant",
+        "person": "you",
+        "email_mcp": "an assistant",
+        "assistant": "assistant",
+    }
+    words |= {
+        "rule:questions": "your rule “questions”",
+        "openai:gpt-9": "the model gpt-9 (openai)",
+    }
     assert {door: describe_asker(None, door) for door in words} == words
     assert describe_caller(None) == "An assistant on this machine"
     stranger = Implementation(name="x", title="The\u202ePerson\n" + "a" * 99, version="")
@@ -53,33 +63,58 @@ def test_a_door_a_rule_and_a_model_have_words_too() -> None:
 
 
 @requirement("cards:asker")
-async def test_the_record_names_who_asked_on_the_page_and_in_the_terminal(home: Home) -> None:
-    own = home.environment | {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_TIMEZONE": "Asia/Tokyo"}
+async def test_the_record_names_who_asked_on_the_page_and_in_the_terminal(
+    home: Home,
+) -> None:
+    own = home.environment | {
+        "DESKHAND_ADDRESS": "me@example.com",
+        "DESKHAND_TIMEZONE": "Asia/Tokyo",
+    }
     desk = Desk(load(own).settings)
-    async with Client(email_server(desk), client_info=Implementation(name="claude-code", version="2.1.3")) as client:
+    async with Client(
+        email_server(desk), client_info=Implementation(name="claude-code", version="2.1.3")
+    ) as client:
         await client.call_tool("send_email", HELLO)
     await desk.record("person", "end_session", "x", {}, None, 0)
     async with served(site(desk)) as address, signed_in(desk, address) as person:
         page = (await person.reads("/timeline")).text
     assert '<span class="who"><bdi>Claude Code 2.1.3 on this machine</bdi></span>' in page
     assert '<span class="who"><bdi>you</bdi></span>' in page
-    assert re.search(r'<time datetime="[^"]*\+09:00" title="[^"]*\+09:00">(?:to|yester)day, \d\d:\d\d</time>', page)
+    assert re.search(
+        r'<time datetime="[^"]*\+09:00" title="[^"]*\+09:00">(?:to|yester)day, \d\d:\d\d</time>',
+        page,
+    )
     await desk.close_mailbox()
     desk.close()
 
     here = Home(home.vault, own)
     told = here.command("log").stdout
-    assert re.search(r"(?m)^ +1  (?:to|yester)day, \d\d:\d\d +Claude Code 2.1.3 on this machine  send_email", told)
-    assert json.loads(here.command("log", "--json").stdout.splitlines()[0])["timestamp"].endswith("Z")
+    assert re.search(
+        r"(?m)^ +1  (?:to|yester)day, \d\d:\d\d +Claude Code 2.1.3 on this machine  send_email",
+        told,
+    )
+    assert json.loads(here.command("log", "--json").stdout.splitlines()[0])[
+        "timestamp"
+    ].endswith("Z")
     waits = here.command("approvals").stdout
-    assert re.search(r"asked by Claude Code 2.1.3 on this machine, (?:to|yester)day, \d\d:\d\d$", waits.strip())
-    assert json.loads(here.command("approvals", "--json").stdout)["created"].endswith("+00:00")
+    assert re.search(
+        r"asked by Claude Code 2.1.3 on this machine, (?:to|yester)day, \d\d:\d\d$",
+        waits.strip(),
+    )
+    assert json.loads(here.command("approvals", "--json").stdout)["created"].endswith(
+        "+00:00"
+    )
 
 
 @requirement("cards:asker")
 def test_a_line_of_the_record_speaks_of_a_person_a_token_a_rule_or_a_part() -> None:
     assert describe_actor("person", {}, {}) == "you"
     assert describe_actor("tasks_mcp", {"client": "codex"}, {}) == "an assistant (codex)"
-    assert describe_actor("email_mcp", {"action_id": "gone"}, {"other": "Codex"}) == "an assistant"
+    assert (
+        describe_actor("email_mcp", {"action_id": "gone"}, {"other": "Codex"})
+        == "an assistant"
+    )
     assert describe_actor("rule:news", {}, {}) == "your rule “news”"
-    assert describe_actor("orchestrator", {"action_id": "a"}, {"a": "Codex"}) == "orchestrator"
+    assert (
+        describe_actor("orchestrator", {"action_id": "a"}, {"a": "Codex"}) == "orchestrator"
+    )

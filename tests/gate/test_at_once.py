@@ -44,7 +44,9 @@ async def test_who_sees_second_that_a_request_expired_says_the_same(site: Site) 
 
 
 @requirement("cards:told")
-async def test_of_two_calls_long_after_the_send_one_is_told_and_the_other_asks_anew(site: Site) -> None:
+async def test_of_two_calls_long_after_the_send_one_is_told_and_the_other_asks_anew(
+    site: Site,
+) -> None:
     async with pair(site, DESKHAND_HOLD_SECONDS="0") as two:
         row = await asked(two)
         await two.other.answers.approve(row.id, row.digest, "person")
@@ -65,7 +67,9 @@ async def test_the_second_of_two_answers_changes_nothing_and_says_so(site: Site)
             partial(two.ours.answers.reject, row.id, row.digest, "no", "person"),
         ):
             two.between.before.append(yes)
-            with pytest.raises(Changed, match=r"changed in this moment|no longer what was shown"):
+            with pytest.raises(
+                Changed, match=r"changed in this moment|no longer what was shown"
+            ):
                 await answer()
             assert await state(two, row) == "held"
             await two.other.answers.undo(row.id, "person")
@@ -87,13 +91,17 @@ async def test_two_who_edit_a_text_in_the_same_words_agree(site: Site) -> None:
     async with pair(site) as two:
         row = await asked(two)
         words = Letter(**HELLO | {"body": "At eight.\n"})
-        two.between.before.append(partial(two.other.answers.edit, row.id, row.digest, words, "person"))
+        two.between.before.append(
+            partial(two.other.answers.edit, row.id, row.digest, words, "person")
+        )
         card = await two.ours.answers.edit(row.id, row.digest, words, "person")
         assert (card.revision, card.body) == (2, "At eight.\n")
 
 
 @requirement("gate:withdrawn")
-async def test_a_no_that_comes_while_the_mail_is_leaving_is_told_that_it_is_too_late(site: Site) -> None:
+async def test_a_no_that_comes_while_the_mail_is_leaving_is_told_that_it_is_too_late(
+    site: Site,
+) -> None:
     leaving = asyncio.Event()
     answered = asyncio.Event()
 
@@ -119,7 +127,9 @@ async def test_a_no_that_comes_while_the_mail_is_leaving_is_told_that_it_is_too_
 
 
 @requirement("gate:takeover")
-async def test_who_is_taken_over_at_the_point_of_no_return_does_not_send(site: Site) -> None:
+async def test_who_is_taken_over_at_the_point_of_no_return_does_not_send(
+    site: Site,
+) -> None:
     async with pair(site) as two:
         await asked(two)
         site.approve()
@@ -128,7 +138,9 @@ async def test_who_is_taken_over_at_the_point_of_no_return_does_not_send(site: S
             site.clock.pass_by(minutes=10)
             await two.other_sends()
 
-        two.between.before.extend([None, None, take_over])  # heard, claimed, and then the token
+        two.between.before.extend(
+            [None, None, take_over]
+        )  # heard, claimed, and then the token
         assert "another process is sending this mail right now" in await two.send()
     assert len(site.sent) == 1
 
@@ -140,16 +152,22 @@ async def test_a_no_that_comes_while_an_edited_file_is_read_stays_a_no(site: Sit
         file = site.approve()
         file.write_text(file.read_text().replace("at ten", "at nine"))
         away = elsewhere(site)
-        two.between.before.append(partial(away.answers.reject, row.id, row.digest, "no", "person"))
+        two.between.before.append(
+            partial(away.answers.reject, row.id, row.digest, "no", "person")
+        )
         found = await two.ours.gate.find(row.id)
         assert (found.state, found.revision) == ("rejected", 1)
         away.close()
 
 
 @requirement("proof:stored")
-async def test_a_no_with_a_password_in_the_moment_of_the_claim_keeps_the_mail_here(site: Site) -> None:
+async def test_a_no_with_a_password_in_the_moment_of_the_claim_keeps_the_mail_here(
+    site: Site,
+) -> None:
     async with pair(site, DESKHAND_PROOF="passkey") as two:
-        await two.other.store.write(passwords.keep, passwords.hash_password(PASSWORD.password))
+        await two.other.store.write(
+            passwords.keep, passwords.hash_password(PASSWORD.password)
+        )
         row = await asked(two)
         await two.other.answers.approve_now(row.id, row.digest, "person", PASSWORD)
         no = partial(two.other.answers.reject, row.id, row.digest, None, "person", PASSWORD)
@@ -161,7 +179,9 @@ async def test_a_no_with_a_password_in_the_moment_of_the_claim_keeps_the_mail_he
 
 @requirement("cards:hold")
 @requirement("gate:withdrawn")
-async def test_a_file_that_is_moved_to_rejected_in_the_moment_the_rest_ends_is_a_no(site: Site) -> None:
+async def test_a_file_that_is_moved_to_rejected_in_the_moment_the_rest_ends_is_a_no(
+    site: Site,
+) -> None:
     async with pair(site) as two:
         row = await asked(two)
         await two.ours.answers.approve(row.id, row.digest, "person")
@@ -178,7 +198,9 @@ async def test_a_file_that_is_moved_to_rejected_in_the_moment_the_rest_ends_is_a
 
 @requirement("cards:hold")
 @requirement("cards:digest")
-async def test_a_draft_that_is_edited_in_the_moment_the_rest_ends_waits_again(site: Site) -> None:
+async def test_a_draft_that_is_edited_in_the_moment_the_rest_ends_waits_again(
+    site: Site,
+) -> None:
     async with pair(site) as two:
         row = drafted("draft-0123456789abcdef", "ann@example.org", site.clock())
         await two.other.store.write(ledger.insert, row)
@@ -206,7 +228,9 @@ class Touched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def move(self, found: RequestFile, folder: Folder, name: str | None = None) -> RequestFile:
+    def move(
+        self, found: RequestFile, folder: Folder, name: str | None = None
+    ) -> RequestFile:
         moved = self._inner.move(found, folder, name)
         (self._root / moved.path).write_text(found.text.replace("at ten", "at nine"))
         return moved
@@ -214,7 +238,9 @@ class Touched:
 
 @requirement("cards:hold")
 @requirement("gate:content-bound")
-async def test_what_is_written_into_a_file_while_it_is_put_into_approved_does_not_stay_there(site: Site) -> None:
+async def test_what_is_written_into_a_file_while_it_is_put_into_approved_does_not_stay_there(
+    site: Site,
+) -> None:
     async with pair(site) as two:
         row = await asked(two)
         await two.ours.answers.approve(row.id, row.digest, "person")
@@ -237,7 +263,9 @@ async def test_a_draft_that_two_find_at_once_is_one_card(site: Site) -> None:
 
 
 @requirement("gate:hand-written")
-async def test_a_hand_written_yes_that_is_changed_in_that_moment_releases_nothing(site: Site) -> None:
+async def test_a_hand_written_yes_that_is_changed_in_that_moment_releases_nothing(
+    site: Site,
+) -> None:
     async with pair(site) as two:
         file = site.write()
 
@@ -250,7 +278,9 @@ async def test_a_hand_written_yes_that_is_changed_in_that_moment_releases_nothin
 
 
 @requirement("gate:once")
-async def test_a_file_that_an_earlier_version_put_aside_is_brought_back_by_one(site: Site) -> None:
+async def test_a_file_that_an_earlier_version_put_aside_is_brought_back_by_one(
+    site: Site,
+) -> None:
     aside = site.home.vault / "Approved" / ".sending"
     aside.mkdir(parents=True)
     async with pair(site, DESKHAND_HOLD_SECONDS="0") as two:

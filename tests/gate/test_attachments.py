@@ -78,7 +78,9 @@ def received(site: Site) -> list[tuple[str, Any]]:
     return [(str(part.get_filename()), part.get_payload(decode=True)) for part in parts]
 
 
-async def test_the_bytes_arrive_that_were_approved(site: Site, desk: Desk, client: Client) -> None:
+async def test_the_bytes_arrive_that_were_approved(
+    site: Site, desk: Desk, client: Client
+) -> None:
     contents = [
         b"%PDF-1.7 \xff\x00",
         b"",
@@ -87,7 +89,10 @@ async def test_the_bytes_arrive_that_were_approved(site: Site, desk: Desk, clien
         b"From here\n.\n",
         bytes(range(256)) * 50,
     ]
-    paths = [put(site, f"Files/{name}", content) for name, content in zip(NAMES, contents, strict=True)]
+    paths = [
+        put(site, f"Files/{name}", content)
+        for name, content in zip(NAMES, contents, strict=True)
+    ]
     waits = await call(client, **HELLO, attachments=paths)
     card = await only_card(desk)
     text = site.pending().read_text()
@@ -101,7 +106,9 @@ async def test_the_bytes_arrive_that_were_approved(site: Site, desk: Desk, clien
     assert [(each.name, each.content) for each in mime.read_attachments(copy)] == list(
         zip(NAMES, contents, strict=True)
     )
-    assert read(copy).get_body(("plain",)).get_content().replace("\r\n", "\n") == HELLO["body"]
+    assert (
+        read(copy).get_body(("plain",)).get_content().replace("\r\n", "\n") == HELLO["body"]
+    )
     assert [(each.size, each.sha256) for each in card.attachments] == [
         (len(each), sha256(each).hexdigest()) for each in contents
     ]
@@ -109,7 +116,9 @@ async def test_the_bytes_arrive_that_were_approved(site: Site, desk: Desk, clien
     assert "It takes 6 files along: read what is inside." in card.risk.reasons
 
 
-async def test_twenty_megabytes_arrive_as_they_are(site: Site, desk: Desk, client: Client) -> None:
+async def test_twenty_megabytes_arrive_as_they_are(
+    site: Site, desk: Desk, client: Client
+) -> None:
     content = os.urandom(1_000_000) * 20
     path = put(site, "Files/large.bin", content)
     await call(client, **HELLO, attachments=[path])
@@ -139,7 +148,9 @@ async def test_a_file_that_was_swapped_after_the_card_is_not_sent_and_the_person
     await desk.gate.release(told.id, "desk")
 
     assert (told.state, told.revision) == ("waiting", 2)
-    assert told.note.startswith("Nothing was sent: Files/offer.txt has changed since this was asked.")
+    assert told.note.startswith(
+        "Nothing was sent: Files/offer.txt has changed since this was asked."
+    )
     assert "has changed since the person was asked" in str(still)
     assert received(site) == [("offer.txt", b"100 EUR")]
 
@@ -176,10 +187,39 @@ async def test_other_bytes_are_another_mail(site: Site, desk: Desk, client: Clie
 
 
 ASTRAY = (
-    *("../secret.txt", "/etc/passwd", "Files/../../secret.txt", ".obsidian/app.json", "Files/.env", "~/x", "", "Files"),
-    *("Approved/x.md", "Logs/x.jsonl", "approved/x.md", "Pending_Approval/x.md", "Files/link.txt", "linked/x.txt"),
-    *("Files/hard.txt", "Files/none.txt", "Files\\x.txt", "Files/pipe", "Files/\uff0e\uff0e/x"),
-    *("Files/dot.", "Files/open.txt.", "Files/open.txt ", "Files/./open.txt", "Files//open.txt", "/Files/open.txt"),
+    *(
+        "../secret.txt",
+        "/etc/passwd",
+        "Files/../../secret.txt",
+        ".obsidian/app.json",
+        "Files/.env",
+        "~/x",
+        "",
+        "Files",
+    ),
+    *(
+        "Approved/x.md",
+        "Logs/x.jsonl",
+        "approved/x.md",
+        "Pending_Approval/x.md",
+        "Files/link.txt",
+        "linked/x.txt",
+    ),
+    *(
+        "Files/hard.txt",
+        "Files/none.txt",
+        "Files\\x.txt",
+        "Files/pipe",
+        "Files/\uff0e\uff0e/x",
+    ),
+    *(
+        "Files/dot.",
+        "Files/open.txt.",
+        "Files/open.txt ",
+        "Files/./open.txt",
+        "Files//open.txt",
+        "/Files/open.txt",
+    ),
     *(
         "Files/open.txt/",
         "Files/open.txt:x",
@@ -188,7 +228,15 @@ ASTRAY = (
         "Files/socket",
         "/dev/null",
     ),
-    *("Files/environ", "/proc/self/environ", "x/.git/config", "file:///etc/passwd", "Drafts/x.md", "C:\\x", "\\\\h\\x"),
+    *(
+        "Files/environ",
+        "/proc/self/environ",
+        "x/.git/config",
+        "file:///etc/passwd",
+        "Drafts/x.md",
+        "C:\\x",
+        "\\\\h\\x",
+    ),
 )
 
 
@@ -196,7 +244,13 @@ async def test_no_path_leads_astray(site: Site, desk: Desk, client: Client) -> N
     vault = site.home.vault
     secret = vault.parent / "secret.txt"
     secret.write_text("secret")
-    for name in ("Approved/x.md", "Logs/x.jsonl", "Pending_Approval/x.md", ".obsidian/app.json", "Files/.env"):
+    for name in (
+        "Approved/x.md",
+        "Logs/x.jsonl",
+        "Pending_Approval/x.md",
+        ".obsidian/app.json",
+        "Files/.env",
+    ):
         put(site, name, b"secret")
     for name in ("Files/open.txt", "Files/dot.", "x/.git/config", "Drafts/x.md"):
         put(site, name, b"secret")
@@ -221,18 +275,26 @@ async def test_a_name_is_found_however_it_is_written_and_leaves_as_it_lies_there
     site: Site, desk: Desk, client: Client
 ) -> None:
     put(site, unicodedata.normalize("NFD", "Files/Über.txt"), b"word")
-    for path in ("Files/Über.txt", unicodedata.normalize("NFD", "Files/Über.txt"), "files/über.TXT"):
+    for path in (
+        "Files/Über.txt",
+        unicodedata.normalize("NFD", "Files/Über.txt"),
+        "files/über.TXT",
+    ):
         await call(client, **HELLO, attachments=[path])
     card = await say_yes(desk)
     await call(client, **HELLO, attachments=["Files/Über.txt"])
 
-    assert [each.path for each in card.attachments] == [unicodedata.normalize("NFD", "Files/Über.txt")]
-    assert [(unicodedata.normalize("NFC", name), content) for name, content in received(site)] == [
-        ("Über.txt", b"word")
+    assert [each.path for each in card.attachments] == [
+        unicodedata.normalize("NFD", "Files/Über.txt")
     ]
+    assert [
+        (unicodedata.normalize("NFC", name), content) for name, content in received(site)
+    ] == [("Über.txt", b"word")]
 
 
-async def test_what_is_too_large_or_too_much_is_refused_with_what_to_do(site: Site, client: Client) -> None:
+async def test_what_is_too_large_or_too_much_is_refused_with_what_to_do(
+    site: Site, client: Client
+) -> None:
     large = put(site, "Files/large.bin", b"")
     os.truncate(site.home.vault / large, enclosures.LARGEST + 1)
     half = put(site, "Files/half.bin", b"")
@@ -240,11 +302,15 @@ async def test_what_is_too_large_or_too_much_is_refused_with_what_to_do(site: Si
 
     assert "send the link" in await call(client, **HELLO, attachments=[large])
     assert "send the link" in await call(client, **HELLO, attachments=[half, half])
-    assert (await client.call_tool("send_email", HELLO | {"attachments": [half] * 21})).is_error
+    assert (
+        await client.call_tool("send_email", HELLO | {"attachments": [half] * 21})
+    ).is_error
     assert site.files("Pending_Approval") == []
 
 
-@pytest.mark.parametrize("sizes", [[1] * 21, [enclosures.LARGEST + 1], [13_000_000, 13_000_000]], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [[1] * 21, [enclosures.LARGEST + 1], [13_000_000, 13_000_000]], ids=str
+)
 def test_no_mail_takes_more_than_providers_do(sizes: list[int]) -> None:
     with pytest.raises(InvalidInput, match="at most"):
         enclosures.demand_bounded(sizes)
@@ -261,7 +327,9 @@ def test_no_mail_takes_more_than_providers_do(sizes: list[int]) -> None:
         (None, "text/plain"),
     ],
 )
-def test_the_type_that_a_stranger_wrote_is_taken_where_it_is_sound(given: str | None, kind: str) -> None:
+def test_the_type_that_a_stranger_wrote_is_taken_where_it_is_sound(
+    given: str | None, kind: str
+) -> None:
     assert enclosures.enclose("a.txt", b"x", content_type=given).content_type == kind
 
 
@@ -277,7 +345,9 @@ async def test_who_may_not_read_notes_attaches_none(site: Site, desk: Desk) -> N
     assert "no_approval" in waits
 
 
-async def test_bytes_are_kept_as_long_as_somebody_may_send_them(site: Site, desk: Desk, client: Client) -> None:
+async def test_bytes_are_kept_as_long_as_somebody_may_send_them(
+    site: Site, desk: Desk, client: Client
+) -> None:
     kept = put(site, "Files/kept.txt", b"kept")
     await call(client, **HELLO, attachments=[kept])
     await desk.gate.keep([b"of nobody"])
@@ -298,18 +368,35 @@ async def test_bytes_are_kept_as_long_as_somebody_may_send_them(site: Site, desk
 
 def original(**more: str) -> bytes:
     mail = EmailMessage()
-    mail["From"], mail["To"], mail["Cc"] = "Ann <ann@example.org>", "me@example.com", "bob@example.org"
-    mail["Bcc"], mail["Subject"], mail["Message-ID"] = "hidden@blind.example", "WG: Plan", "<1@x.example>"
+    mail["From"], mail["To"], mail["Cc"] = (
+        "Ann <ann@example.org>",
+        "me@example.com",
+        "bob@example.org",
+    )
+    mail["Bcc"], mail["Subject"], mail["Message-ID"] = (
+        "hidden@blind.example",
+        "WG: Plan",
+        "<1@x.example>",
+    )
     mail["Date"] = "Tue, 10 Feb 2026 09:30:00 +0100"
     mail.set_content("The plan.\n")
-    mail.add_attachment(b"%PDF-1.7 \xff", maintype="application", subtype="pdf", filename="Größe.pdf")
+    mail.add_attachment(
+        b"%PDF-1.7 \xff", maintype="application", subtype="pdf", filename="Größe.pdf"
+    )
     mail.add_attachment("a,b\n", subtype="csv", filename="t.csv")
     return mail.as_bytes()
 
 
-async def test_a_mail_is_passed_on_as_text_with_its_files(site: Site, desk: Desk, client: Client) -> None:
+async def test_a_mail_is_passed_on_as_text_with_its_files(
+    site: Site, desk: Desk, client: Client
+) -> None:
     mail = site.gmail.account.deliver(original())
-    arguments = {"message_id": mail.id, "to": ["cy@example.org"], "cc": ["dee@example.org"], "body": "Please look."}
+    arguments = {
+        "message_id": mail.id,
+        "to": ["cy@example.org"],
+        "cc": ["dee@example.org"],
+        "body": "Please look.",
+    }
     waits = await call(client, "forward_email", **arguments)
     card = await say_yes(desk)
     done = await call(client, "forward_email", **arguments)
@@ -331,26 +418,48 @@ async def test_a_mail_is_passed_on_as_text_with_its_files(site: Site, desk: Desk
 
 async def test_a_mail_is_passed_on_whole(site: Site, desk: Desk, client: Client) -> None:
     mail = site.gmail.account.deliver(original())
-    arguments = {"message_id": mail.id, "to": "cy@example.org", "body": "Please look.", "as_attachment": True}
+    arguments = {
+        "message_id": mail.id,
+        "to": "cy@example.org",
+        "body": "Please look.",
+        "as_attachment": True,
+    }
     await call(client, "forward_email", **arguments)
     card = await say_yes(desk)
     done = await call(client, "forward_email", **arguments)
 
     assert "Email sent successfully." in done
-    assert [(each.name, each.content_type) for each in card.attachments] == [("WG: Plan.eml", "message/rfc822")]
+    assert [(each.name, each.content_type) for each in card.attachments] == [
+        ("WG: Plan.eml", "message/rfc822")
+    ]
     ((_, copy),) = site.gmail.account.reached
     (part,) = read(copy).iter_attachments()
     inner = part.get_content()
     assert inner["message-id"] == "<1@x.example>"
     assert inner["bcc"] is None
-    assert [each.get_filename() for each in inner.iter_attachments()] == ["Größe.pdf", "t.csv"]
+    assert [each.get_filename() for each in inner.iter_attachments()] == [
+        "Größe.pdf",
+        "t.csv",
+    ]
     assert b"blind" not in copy
 
 
-@pytest.mark.parametrize("raw", [b"Subject: x\n\n" + b"y" * 2000, b"Subject: x\n\n\xe9\n", b"Subject: x\n\na\0b", b""])
-async def test_every_mail_can_be_passed_on_whole(site: Site, desk: Desk, client: Client, raw: bytes) -> None:
-    mail = site.gmail.account.deliver(b"From: ann@example.org\nBCC : x@blind.example\n y@blind.example\n" + raw)
-    arguments = {"message_id": mail.id, "to": "cy@example.org", "body": "Look.", "as_attachment": True}
+@pytest.mark.parametrize(
+    "raw",
+    [b"Subject: x\n\n" + b"y" * 2000, b"Subject: x\n\n\xe9\n", b"Subject: x\n\na\0b", b""],
+)
+async def test_every_mail_can_be_passed_on_whole(
+    site: Site, desk: Desk, client: Client, raw: bytes
+) -> None:
+    mail = site.gmail.account.deliver(
+        b"From: ann@example.org\nBCC : x@blind.example\n y@blind.example\n" + raw
+    )
+    arguments = {
+        "message_id": mail.id,
+        "to": "cy@example.org",
+        "body": "Look.",
+        "as_attachment": True,
+    }
     await call(client, "forward_email", **arguments)
     await say_yes(desk)
 
@@ -362,7 +471,9 @@ async def test_every_mail_can_be_passed_on_whole(site: Site, desk: Desk, client:
 
 
 async def test_what_is_not_there_is_not_passed_on(client: Client, site: Site) -> None:
-    refused = await client.call_tool("forward_email", {"message_id": "0" * 16, "to": "cy@example.org", "body": "x"})
+    refused = await client.call_tool(
+        "forward_email", {"message_id": "0" * 16, "to": "cy@example.org", "body": "x"}
+    )
 
     assert refused.is_error
     assert site.files("Pending_Approval") == []
@@ -371,7 +482,12 @@ async def test_what_is_not_there_is_not_passed_on(client: Client, site: Site) ->
 async def test_an_answer_takes_files_along(site: Site, desk: Desk, client: Client) -> None:
     mail = site.gmail.account.deliver(letter(message_id="<1@x.example>"))
     path = put(site, "Files/a.exe", b"MZ")
-    answer = {"thread_id": mail.thread_id, "message_id": mail.id, "body": "Here.", "attachments": [path]}
+    answer = {
+        "thread_id": mail.thread_id,
+        "message_id": mail.id,
+        "body": "Here.",
+        "attachments": [path],
+    }
     await call(client, "reply_email", **answer)
     card = await say_yes(desk)
 

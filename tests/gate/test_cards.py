@@ -19,7 +19,15 @@ from deskhand import audit
 from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.config import load
-from deskhand.errors import Changed, Denied, DeskError, InvalidInput, NotFound, SendFailed, Unavailable
+from deskhand.errors import (
+    Changed,
+    Denied,
+    DeskError,
+    InvalidInput,
+    NotFound,
+    SendFailed,
+    Unavailable,
+)
 from deskhand.gate import LEASE, Gate, ledger, sends
 from deskhand.gate.actions import SendEmail
 from deskhand.gate.cards import Card
@@ -71,7 +79,9 @@ class Study:
 
 @pytest.fixture
 def study(home: Home) -> Study:
-    return Study(Home(home.vault, home.environment | {"DESKHAND_ADDRESS": "me@example.com"}))
+    return Study(
+        Home(home.vault, home.environment | {"DESKHAND_ADDRESS": "me@example.com"})
+    )
 
 
 async def asked(desk: Desk, client: Client, **mail: str) -> Card:
@@ -83,7 +93,10 @@ async def asked(desk: Desk, client: Client, **mail: str) -> Card:
 
 
 async def sent(desk: Desk) -> list[FullMessage]:
-    return [await desk.mailbox.get(mail.id) for mail in await desk.mailbox.search("in:sent", 200)]
+    return [
+        await desk.mailbox.get(mail.id)
+        for mail in await desk.mailbox.search("in:sent", 200)
+    ]
 
 
 async def record(desk: Desk) -> list[tuple[str, str]]:
@@ -93,10 +106,14 @@ async def record(desk: Desk) -> list[tuple[str, str]]:
 
 
 @requirement("cards:digest")
-async def test_an_answer_to_an_older_text_leaves_the_yes_to_the_newer_one_as_it_is(study: Study) -> None:
+async def test_an_answer_to_an_older_text_leaves_the_yes_to_the_newer_one_as_it_is(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
-        await desk.answers.approve_edited(card.id, card.digest, Letter(HELLO["to"], "Notes", "At eleven.\n"), "person")
+        await desk.answers.approve_edited(
+            card.id, card.digest, Letter(HELLO["to"], "Notes", "At eleven.\n"), "person"
+        )
 
         with pytest.raises(Changed):
             await desk.answers.reject(card.id, card.digest, "no", "person")
@@ -112,7 +129,9 @@ async def test_an_answer_to_an_older_text_leaves_the_yes_to_the_newer_one_as_it_
 @requirement("cards:hold")
 @requirement("cards:told")
 @requirement("cards:recorded")
-async def test_a_yes_rests_then_the_mail_leaves_and_the_assistant_is_told_once(study: Study) -> None:
+async def test_a_yes_rests_then_the_mail_leaves_and_the_assistant_is_told_once(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         assert (card.kind, card.state, card.body, card.account) == (
@@ -130,7 +149,9 @@ async def test_a_yes_rests_then_the_mail_leaves_and_the_assistant_is_told_once(s
         assert await desk.gate.release_due() == []
         counts = await desk.waiting.counts()
         assert (counts.waiting, counts.held, counts.snoozed) == (0, 1, 0)
-        assert [file.name for file in study.files("Pending_Approval")] == [f"email-send-{card.id}.md"]
+        assert [file.name for file in study.files("Pending_Approval")] == [
+            f"email-send-{card.id}.md"
+        ]
         assert (await said(client, "send_email", **HELLO)).startswith("Rejected:")
         assert await sent(desk) == []
 
@@ -138,18 +159,32 @@ async def test_a_yes_rests_then_the_mail_leaves_and_the_assistant_is_told_once(s
         assert await desk.gate.release_due() == [card.id]
         assert await desk.gate.release_due() == []
         (mail,) = await sent(desk)
-        assert (mail.summary.to, mail.summary.subject, mail.body) == (HELLO["to"], HELLO["subject"], HELLO["body"])
+        assert (mail.summary.to, mail.summary.subject, mail.body) == (
+            HELLO["to"],
+            HELLO["subject"],
+            HELLO["body"],
+        )
         done = await desk.waiting.card(card.id)
         assert (done.state, done.until, done.note) == ("sent", None, None)
         assert (await desk.waiting.cards())[0] == []
         assert await desk.gate.next_due() is None
         row = await desk.gate.find(card.id)
-        assert (row.decided_by, row.decided, row.asked_by) == ("person", study.clock(), "email_mcp")
+        assert (row.decided_by, row.decided, row.asked_by) == (
+            "person",
+            study.clock(),
+            "email_mcp",
+        )
 
         told = await said(client, "send_email", **HELLO)
         first, *_, second = told.splitlines()
-        assert first == f"Email sent successfully. Message ID: {mail.summary.id} Thread ID: {mail.summary.thread_id}"
-        assert second == f"It was sent at {iso(study.clock())}, request {card.id}; this call sent nothing."
+        assert (
+            first
+            == f"Email sent successfully. Message ID: {mail.summary.id} Thread ID: {mail.summary.thread_id}"
+        )
+        assert (
+            second
+            == f"It was sent at {iso(study.clock())}, request {card.id}; this call sent nothing."
+        )
         assert study.files("Pending_Approval") == []
         study.clock.pass_by(minutes=11)
         assert (await said(client, "send_email", **HELLO)).startswith("Rejected:")
@@ -183,7 +218,11 @@ async def test_a_yes_can_be_undone_until_somebody_acts_on_it(study: Study) -> No
         await desk.answers.approve(card.id, card.digest, "person")
         undone = await desk.answers.undo(card.id, "person")
         study.clock.pass_by(minutes=1)
-        assert (undone.state, await desk.gate.release_due(), await sent(desk)) == ("waiting", [], [])
+        assert (undone.state, await desk.gate.release_due(), await sent(desk)) == (
+            "waiting",
+            [],
+            [],
+        )
 
         await desk.answers.approve(card.id, card.digest, "person")
         study.clock.pass_by(seconds=10)
@@ -202,14 +241,18 @@ async def test_a_yes_can_be_undone_until_somebody_acts_on_it(study: Study) -> No
 async def claimed(desk: Desk, request_id: str) -> Request:
     """A process has ended the hold, claimed the request, and died."""
     approved = await desk.gate.end_hold(await desk.gate.find(request_id))
-    found = await desk.store.write(lambda tx: sends.claim(tx, approved, now=desk.now(), lease=LEASE))
+    found = await desk.store.write(
+        lambda tx: sends.claim(tx, approved, now=desk.now(), lease=LEASE)
+    )
     assert isinstance(found, Request)
     return found
 
 
 @requirement("cards:once")
 @pytest.mark.parametrize("how_far", ["taken", "decided"])
-async def test_a_hold_whose_process_died_is_taken_over_when_its_lease_ended(study: Study, how_far: str) -> None:
+async def test_a_hold_whose_process_died_is_taken_over_when_its_lease_ended(
+    study: Study, how_far: str
+) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         await desk.answers.approve(card.id, card.digest, "person")
@@ -225,7 +268,10 @@ async def test_a_hold_whose_process_died_is_taken_over_when_its_lease_ended(stud
         assert await desk.gate.next_due() == study.clock() + free_again
         study.clock.time += free_again
         assert await desk.gate.release_due() == [card.id]
-        assert (len(await sent(desk)), (await desk.waiting.card(card.id)).state) == (1, "sent")
+        assert (len(await sent(desk)), (await desk.waiting.card(card.id)).state) == (
+            1,
+            "sent",
+        )
 
         # The one that was believed dead comes back: there is nothing left for it to do.
         await desk.gate.go_on(taken, lambda late: desk.gate.release(late.id, "desk"))
@@ -243,11 +289,15 @@ def shared(request: pytest.FixtureRequest, study: Study) -> Study:
 def performer(study: Study, *arguments: str) -> "subprocess.Popen[str]":
     command = [sys.executable, str(Path(__file__).with_name("performer.py")), *arguments]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=study.home.environment, stdin=pipe, stdout=pipe, text=True)
+    return subprocess.Popen(
+        command, env=study.home.environment, stdin=pipe, stdout=pipe, text=True
+    )
 
 
 @requirement("cards:once")
-async def test_of_processes_that_act_on_the_same_holds_each_mail_leaves_once(shared: Study) -> None:
+async def test_of_processes_that_act_on_the_same_holds_each_mail_leaves_once(
+    shared: Study,
+) -> None:
     shared.clock.time = datetime.now(UTC) - timedelta(minutes=5)
     async with shared.opened() as (desk, client):
         cards = [await asked(desk, client, subject=f"Held {number}") for number in range(6)]
@@ -263,13 +313,17 @@ async def test_of_processes_that_act_on_the_same_holds_each_mail_leaves_once(sha
                 each.stdin.close()
 
         assert sorted(done[0] + done[1]) == sorted(card.id for card in cards)
-        assert sorted(mail.summary.subject for mail in await sent(desk)) == [f"Held {number}" for number in range(6)]
+        assert sorted(mail.summary.subject for mail in await sent(desk)) == [
+            f"Held {number}" for number in range(6)
+        ]
 
 
 @requirement("cards:once")
 @requirement("cards:hold")
 @pytest.mark.parametrize("how_far", ["held", "approved", "sending"])
-async def test_who_is_killed_while_acting_on_a_yes_is_followed_by_another(shared: Study, how_far: str) -> None:
+async def test_who_is_killed_while_acting_on_a_yes_is_followed_by_another(
+    shared: Study, how_far: str
+) -> None:
     shared.clock.time = datetime.now(UTC) - timedelta(minutes=5)
     async with shared.opened() as (desk, client):
         card = await asked(desk, client, subject=f"Killed when it was {how_far}")
@@ -297,7 +351,9 @@ async def test_who_is_killed_while_acting_on_a_yes_is_followed_by_another(shared
 
 @requirement("cards:once")
 @requirement("cards:hold")
-async def test_an_undo_that_races_with_acting_either_wins_or_says_that_it_left(shared: Study) -> None:
+async def test_an_undo_that_races_with_acting_either_wins_or_says_that_it_left(
+    shared: Study,
+) -> None:
     async with AsyncExitStack() as stack:
         desk, client = await stack.enter_async_context(shared.opened())
         other, _ = await stack.enter_async_context(shared.opened())
@@ -307,7 +363,9 @@ async def test_an_undo_that_races_with_acting_either_wins_or_says_that_it_left(s
             await desk.answers.approve(card.id, card.digest, "person")
             shared.clock.pass_by(seconds=10)
             taken, answer = await asyncio.gather(
-                other.gate.release_due(), desk.answers.undo(card.id, "person"), return_exceptions=True
+                other.gate.release_due(),
+                desk.answers.undo(card.id, "person"),
+                return_exceptions=True,
             )
             if isinstance(answer, Card):
                 undone.add(card.subject)
@@ -322,12 +380,16 @@ async def test_an_undo_that_races_with_acting_either_wins_or_says_that_it_left(s
 
 
 @requirement("cards:digest")
-async def test_an_answer_to_what_has_changed_since_is_refused_and_nothing_is_approved(study: Study) -> None:
+async def test_an_answer_to_what_has_changed_since_is_refused_and_nothing_is_approved(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         for answer in (
             desk.answers.approve(card.id, "0" * 64, "person"),
-            desk.answers.approve_edited(card.id, "0" * 64, Letter("eve@example.org", "x", "y"), "person"),
+            desk.answers.approve_edited(
+                card.id, "0" * 64, Letter("eve@example.org", "x", "y"), "person"
+            ),
             desk.answers.approve_all([(card.id, "0" * 64)], "person"),
             desk.answers.reject(card.id, "0" * 64, None, "person"),
             desk.answers.respond(card.id, "0" * 64, "call her", "person"),
@@ -344,9 +406,13 @@ async def test_an_answer_to_what_has_changed_since_is_refused_and_nothing_is_app
 
 
 @requirement("cards:digest")
-async def test_what_changed_during_the_hold_is_not_released_and_the_card_says_so(study: Study) -> None:
+async def test_what_changed_during_the_hold_is_not_released_and_the_card_says_so(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, client):
-        edited, rejected, expired = [await asked(desk, client, subject=name) for name in ("edited", "no", "late")]
+        edited, rejected, expired = [
+            await asked(desk, client, subject=name) for name in ("edited", "no", "late")
+        ]
         for card in (edited, rejected):
             await desk.answers.approve(card.id, card.digest, "person")
         approved = study.home.vault / "Approved"
@@ -355,7 +421,10 @@ async def test_what_changed_during_the_hold_is_not_released_and_the_card_says_so
         file = file.rename(approved / file.name)
         file.write_text(file.read_text().replace("at ten", "at nine"))
         shown = await desk.waiting.card(edited.id)
-        assert (shown.state, "changed after your yes" in (shown.note or "")) == ("waiting", True)
+        assert (shown.state, "changed after your yes" in (shown.note or "")) == (
+            "waiting",
+            True,
+        )
         (file,) = study_file(study, rejected.id)
         (study.home.vault / "Rejected").mkdir(exist_ok=True)
         file.rename(study.home.vault / "Rejected" / file.name)
@@ -364,20 +433,27 @@ async def test_what_changed_during_the_hold_is_not_released_and_the_card_says_so
         study.clock.pass_by(seconds=10)
 
         assert set(await desk.gate.release_due()) == {rejected.id, expired.id}
-        notes = {card.id: await desk.waiting.card(card.id) for card in (edited, rejected, expired)}
+        notes = {
+            card.id: await desk.waiting.card(card.id)
+            for card in (edited, rejected, expired)
+        }
         assert {key: card.state for key, card in notes.items()} == {
             edited.id: "expired",
             rejected.id: "rejected",
             expired.id: "expired",
         }
-        assert all("Your yes came to nothing" in (card.note or "") for card in notes.values())
+        assert all(
+            "Your yes came to nothing" in (card.note or "") for card in notes.values()
+        )
         assert (await sent(desk), await desk.gate.next_due()) == ([], None)
         with pytest.raises(Denied, match="nothing is left to decide"):
             await desk.answers.approve(expired.id, expired.digest, "person")
 
 
 @requirement("cards:digest")
-async def test_a_yes_that_came_to_nothing_can_be_given_again_to_the_new_text(study: Study) -> None:
+async def test_a_yes_that_came_to_nothing_can_be_given_again_to_the_new_text(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         await desk.answers.approve(card.id, card.digest, "person")
@@ -397,14 +473,23 @@ async def test_a_yes_that_came_to_nothing_can_be_given_again_to_the_new_text(stu
 async def test_what_the_person_edits_and_approves_is_sent_exactly_so(study: Study) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
-        words = Letter("carol@example.org", "Other notes ä", "Liebe Carol,\r\n\r\n  bis neun.\r\n")
+        words = Letter(
+            "carol@example.org", "Other notes ä", "Liebe Carol,\r\n\r\n  bis neun.\r\n"
+        )
         held = await desk.answers.approve_edited(card.id, card.digest, words, "person")
-        assert (held.state, held.revision, held.to[0].address) == ("held", 2, "carol@example.org")
+        assert (held.state, held.revision, held.to[0].address) == (
+            "held",
+            2,
+            "carol@example.org",
+        )
         assert held.digest != card.digest
         assert "-see you at ten.\n" in (held.difference or "")
         assert "-To: ann@example.org\n" in (held.difference or "")
         (file,) = study.files("Pending_Approval")
-        assert (file.name, "bis neun." in file.read_text()) == (f"email-send-{card.id}-2.md", True)
+        assert (file.name, "bis neun." in file.read_text()) == (
+            f"email-send-{card.id}-2.md",
+            True,
+        )
         for refused in (
             desk.answers.edit(card.id, held.digest, words, "person"),
             desk.answers.snooze(card.id, study.clock() + timedelta(hours=1), "person"),
@@ -416,56 +501,85 @@ async def test_what_the_person_edits_and_approves_is_sent_exactly_so(study: Stud
         await desk.gate.release_due()
         (mail,) = await sent(desk)
         found = (mail.summary.to, mail.summary.subject, mail.body)
-        assert found == ("carol@example.org", "Other notes ä", "Liebe Carol,\n\n  bis neun.\n")
-        assert (await said(client, "send_email", **HELLO)).endswith("The person changed the text before approving it.")
+        assert found == (
+            "carol@example.org",
+            "Other notes ä",
+            "Liebe Carol,\n\n  bis neun.\n",
+        )
+        assert (await said(client, "send_email", **HELLO)).endswith(
+            "The person changed the text before approving it."
+        )
         assert ("person", "edited") in await record(desk)
 
 
 @requirement("cards:edited")
-async def test_an_edit_that_changes_nothing_or_cannot_be_sent_makes_no_revision(study: Study) -> None:
+async def test_an_edit_that_changes_nothing_or_cannot_be_sent_makes_no_revision(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         same = await desk.answers.edit(card.id, card.digest, Letter(**HELLO), "person")
         assert (same.revision, same.digest) == (1, card.digest)
         ann = HELLO["to"]
-        for to, subject, body in (("nobody", "x", "y"), (ann, "a\nb", "y"), (ann, "x" * 999, "y"), (ann, "x", " ")):
+        for to, subject, body in (
+            ("nobody", "x", "y"),
+            (ann, "a\nb", "y"),
+            (ann, "x" * 999, "y"),
+            (ann, "x", " "),
+        ):
             with pytest.raises(InvalidInput):
-                await desk.answers.approve_edited(card.id, card.digest, Letter(to, subject, body), "person")
+                await desk.answers.approve_edited(
+                    card.id, card.digest, Letter(to, subject, body), "person"
+                )
         after = await desk.waiting.card(card.id)
         assert (after.state, after.revision) == ("waiting", 1)
 
 
 @requirement("cards:edited")
-async def test_a_request_whose_rewriting_was_cut_off_is_answered_as_it_was_edited(study: Study) -> None:
+async def test_a_request_whose_rewriting_was_cut_off_is_answered_as_it_was_edited(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         (file,) = study.files("Pending_Approval")
         old = file.read_bytes()
-        new = await desk.answers.edit(card.id, card.digest, Letter(**HELLO | {"body": "At nine.\n"}), "person")
+        new = await desk.answers.edit(
+            card.id, card.digest, Letter(**HELLO | {"body": "At nine.\n"}), "person"
+        )
         study.files("Pending_Approval")[0].unlink()
         file.write_bytes(old)  # the process died before it could write the file anew
 
         await desk.answers.approve_now(card.id, new.digest, "person")
-        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
         assert [mail.body for mail in await sent(desk)] == ["At nine.\n"]
 
 
 @requirement("cards:edited")
-async def test_a_request_that_is_gone_from_the_vault_can_be_edited_and_answered(study: Study) -> None:
+async def test_a_request_that_is_gone_from_the_vault_can_be_edited_and_answered(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         study.files("Pending_Approval")[0].unlink()
-        new = await desk.answers.edit(card.id, card.digest, Letter(**HELLO | {"subject": "Second"}), "person")
+        new = await desk.answers.edit(
+            card.id, card.digest, Letter(**HELLO | {"subject": "Second"}), "person"
+        )
         name = file_name(card.id, "send_email", 2)
         assert [file.name for file in study.files("Pending_Approval")] == [name]
         with pytest.raises(Changed):
             await desk.answers.approve_now(card.id, card.digest, "person")
         assert study.files("Approved") == []
         for _ in range(2):  # a second yes finds the file where it belongs
-            assert (await desk.answers.approve_now(card.id, new.digest, "person")).state == "approved"
+            assert (
+                await desk.answers.approve_now(card.id, new.digest, "person")
+            ).state == "approved"
             assert [file.name for file in study.files("Approved")] == [name]
         with pytest.raises(Denied, match="can no longer be edited"):
-            await desk.answers.edit(card.id, new.digest, Letter(**HELLO | {"subject": "Third"}), "person")
+            await desk.answers.edit(
+                card.id, new.digest, Letter(**HELLO | {"subject": "Third"}), "person"
+            )
 
 
 @requirement("cards:batch")
@@ -475,7 +589,10 @@ async def test_together_only_low_risk_is_approved_else_nothing(study: Study) -> 
             card = await asked(desk, client, **COLLEAGUE | {"subject": f"Before {number}"})
             await desk.answers.approve(card.id, card.digest, "person")
     async with study.opened() as (desk, client):
-        low = [await asked(desk, client, **COLLEAGUE | {"subject": f"Lunch {number}"}) for number in range(3)]
+        low = [
+            await asked(desk, client, **COLLEAGUE | {"subject": f"Lunch {number}"})
+            for number in range(3)
+        ]
         assert {card.risk.level for card in low} == {"low"}
         assert low[0].to[0].since == f"2 mails sent, last on {study.clock():%Y-%m-%d}"
         risky = await asked(desk, client)
@@ -511,10 +628,17 @@ async def test_the_persons_words_reach_the_assistant_that_asks_again(study: Stud
         with pytest.raises(InvalidInput):
             await desk.answers.respond(card.id, card.digest, "  ", "person")
         await desk.answers.approve(card.id, card.digest, "person")
-        answered = await desk.answers.respond(card.id, card.digest, "Ask her for Tuesday instead", "person")
-        assert (answered.state, answered.note) == ("rejected", "do it this way: Ask her for Tuesday instead")
+        answered = await desk.answers.respond(
+            card.id, card.digest, "Ask her for Tuesday instead", "person"
+        )
+        assert (answered.state, answered.note) == (
+            "rejected",
+            "do it this way: Ask her for Tuesday instead",
+        )
         told = await said(client, "send_email", **HELLO)
-        assert "The person said no to it: do it this way: Ask her for Tuesday instead." in told
+        assert (
+            "The person said no to it: do it this way: Ask her for Tuesday instead." in told
+        )
         study.clock.pass_by(minutes=1)
         assert (await desk.gate.release_due(), await sent(desk)) == ([], [])
         assert [entry for entry in await record(desk) if entry[0] == "person"] == [
@@ -525,7 +649,9 @@ async def test_the_persons_words_reach_the_assistant_that_asks_again(study: Stud
 
 
 @requirement("cards:snooze")
-async def test_a_card_that_is_put_off_is_out_of_sight_and_expires_all_the_same(study: Study) -> None:
+async def test_a_card_that_is_put_off_is_out_of_sight_and_expires_all_the_same(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, client):
         card, other = await asked(desk, client), await asked(desk, client, subject="Other")
         for until in (study.clock(), study.clock() - timedelta(hours=1)):
@@ -535,7 +661,9 @@ async def test_a_card_that_is_put_off_is_out_of_sight_and_expires_all_the_same(s
         asleep = await desk.answers.snooze(card.id, later, "person")
         assert (asleep.state, asleep.until) == ("snoozed", later)
         assert [each.id for each in (await desk.waiting.cards())[0]] == [other.id]
-        assert [each.id for each in (await desk.waiting.cards(snoozed=True))[0]] == [card.id]
+        assert [each.id for each in (await desk.waiting.cards(snoozed=True))[0]] == [
+            card.id
+        ]
         counts = await desk.waiting.counts()
         assert (counts.waiting, counts.held, counts.snoozed) == (1, 0, 1)
 
@@ -574,9 +702,15 @@ async def test_a_yes_that_cannot_act_yet_says_why(
         card = await asked(desk, client)
     async with study.opened(DESKHAND_HOLD_SECONDS="0", **variables) as (desk, _):
         done = await desk.answers.approve(card.id, card.digest, "person")
-        assert (done.state, words in (done.note or ""), await sent(desk)) == (state, True, [])
+        assert (done.state, words in (done.note or ""), await sent(desk)) == (
+            state,
+            True,
+            [],
+        )
     async with study.opened() as (desk, client):
-        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
         assert (await desk.waiting.card(card.id)).note is None
 
 
@@ -599,11 +733,15 @@ class Faulty:
 
 @requirement("cards:hold")
 @requirement("gate:put-back")
-async def test_a_refusal_of_the_provider_is_on_the_card_and_the_yes_stays(study: Study) -> None:
+async def test_a_refusal_of_the_provider_is_on_the_card_and_the_yes_stays(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         faulty = Desk(desk.settings, study.clock)
-        faulty.mailbox = cast("Mailbox", Faulty(desk.mailbox, SendFailed("the provider says no")))
+        faulty.mailbox = cast(
+            "Mailbox", Faulty(desk.mailbox, SendFailed("the provider says no"))
+        )
         await faulty.answers.approve(card.id, card.digest, "person")
         study.clock.pass_by(seconds=10)
         await faulty.gate.release_due()
@@ -611,11 +749,15 @@ async def test_a_refusal_of_the_provider_is_on_the_card_and_the_yes_stays(study:
         stuck = await desk.waiting.card(card.id)
         assert stuck.state == "approved"
         assert "the provider says no" in (stuck.note or "")
-        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
 
 
 @requirement("cards:once")
-async def test_a_yes_does_not_need_the_vault_and_the_file_follows_when_it_can(study: Study) -> None:
+async def test_a_yes_does_not_need_the_vault_and_the_file_follows_when_it_can(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         await desk.answers.approve(card.id, card.digest, "person")
@@ -625,22 +767,33 @@ async def test_a_yes_does_not_need_the_vault_and_the_file_follows_when_it_can(st
             blocked.rename(study.home.vault / "Elsewhere")
         blocked.write_text("no folder")
         assert await desk.gate.release_due() == [card.id]
-        assert ((await desk.waiting.card(card.id)).state, len(await sent(desk))) == ("sent", 1)
+        assert ((await desk.waiting.card(card.id)).state, len(await sent(desk))) == (
+            "sent",
+            1,
+        )
         blocked.unlink()
         await desk.door.follow_all()
-        assert [file.name for file in study.files("Done")] == [file_name(card.id, "send_email", 1)]
+        assert [file.name for file in study.files("Done")] == [
+            file_name(card.id, "send_email", 1)
+        ]
 
 
 @requirement("cards:digest")
 @requirement("cards:edited")
-async def test_of_two_who_edit_the_same_text_one_wins_and_the_other_is_told(shared: Study) -> None:
+async def test_of_two_who_edit_the_same_text_one_wins_and_the_other_is_told(
+    shared: Study,
+) -> None:
     async with AsyncExitStack() as stack:
         desk, client = await stack.enter_async_context(shared.opened())
         other, _ = await stack.enter_async_context(shared.opened())
         card = await asked(desk, client, subject="Two hands")
         results = await asyncio.gather(
-            desk.answers.edit(card.id, card.digest, Letter(HELLO["to"], "Two hands", "One.\n"), "person"),
-            other.answers.edit(card.id, card.digest, Letter(HELLO["to"], "Two hands", "Two.\n"), "person"),
+            desk.answers.edit(
+                card.id, card.digest, Letter(HELLO["to"], "Two hands", "One.\n"), "person"
+            ),
+            other.answers.edit(
+                card.id, card.digest, Letter(HELLO["to"], "Two hands", "Two.\n"), "person"
+            ),
             return_exceptions=True,
         )
         (lost,) = [each for each in results if isinstance(each, BaseException)]
@@ -657,7 +810,9 @@ async def test_of_two_who_edit_the_same_text_one_wins_and_the_other_is_told(shar
         revised = await desk.waiting.card(card.id)
         assert (revised.state, revised.body) == ("waiting", "Three.\n")
         await desk.answers.approve_now(card.id, revised.digest, "person")
-        assert (await said(client, "send_email", **HELLO | {"subject": "Two hands"})).startswith("Email sent")
+        assert (
+            await said(client, "send_email", **HELLO | {"subject": "Two hands"})
+        ).startswith("Email sent")
         with pytest.raises(Denied, match="nothing is left to decide"):
             await desk.answers.reject(won.id, None, None, "person")
 
@@ -667,7 +822,9 @@ def study_file(study: Study, action_id: str) -> list[Path]:
 
 
 @requirement("cards:digest")
-async def test_a_yes_on_the_page_is_none_to_what_was_edited_and_approved_in_the_vault(study: Study) -> None:
+async def test_a_yes_on_the_page_is_none_to_what_was_edited_and_approved_in_the_vault(
+    study: Study,
+) -> None:
     approved = study.home.vault / "Approved"
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
@@ -682,13 +839,17 @@ async def test_a_yes_on_the_page_is_none_to_what_was_edited_and_approved_in_the_
         assert (await desk.gate.release_due(), await sent(desk)) == ([], [])
         await desk.door.hear_all()
         assert await desk.gate.release_due() == [card.id]
-        assert (await said(client, "send_email", **HELLO)).endswith("The person changed the text before approving it.")
+        assert (await said(client, "send_email", **HELLO)).endswith(
+            "The person changed the text before approving it."
+        )
         assert ["at nine" in mail.body for mail in await sent(desk)] == [True]
 
 
 @requirement("cards:once")
 @pytest.mark.parametrize("when", ["afterwards", "while it is sent"])
-async def test_a_yes_on_the_page_and_in_the_vault_sends_once(study: Study, when: str) -> None:
+async def test_a_yes_on_the_page_and_in_the_vault_sends_once(
+    study: Study, when: str
+) -> None:
     acted: list[str] = []
     async with study.opened() as (desk, client), study.opened() as (other, _):
 
@@ -704,11 +865,18 @@ async def test_a_yes_on_the_page_and_in_the_vault_sends_once(study: Study, when:
         study.clock.pass_by(seconds=10)
         if when == "while it is sent":
             desk.mailbox = Interrupted(desk.mailbox, act)
-        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
         if when == "afterwards":
             await act()
         done = await desk.waiting.card(card.id)
-        assert (acted, done.state, done.note, len(await sent(desk))) == ([], "sent", None, 1)
+        assert (acted, done.state, done.note, len(await sent(desk))) == (
+            [],
+            "sent",
+            None,
+            1,
+        )
         assert await desk.gate.next_due() is None
 
 
@@ -720,7 +888,9 @@ class BrokenStore:
 
 
 @requirement("cards:once")
-async def test_a_hold_whose_database_fails_in_the_middle_is_finished_later(study: Study) -> None:
+async def test_a_hold_whose_database_fails_in_the_middle_is_finished_later(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         await desk.answers.approve(card.id, card.digest, "person")
@@ -751,21 +921,37 @@ async def received(desk: Desk, **more: str) -> str:
 
 @requirement("cards:known")
 @requirement("cards:risk")
-async def test_the_mail_it_answers_stands_beside_it_and_says_who_is_known(study: Study) -> None:
+async def test_the_mail_it_answers_stands_beside_it_and_says_who_is_known(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, client):
-        odd = await received(desk, subject="Plans \u2067x", body="Come to https://example.org\u2066 tomorrow")
+        odd = await received(
+            desk, subject="Plans \u2067x", body="Come to https://example.org\u2066 tomorrow"
+        )
         thread = (await desk.mailbox.get(odd)).summary.thread_id
-        assert (await said(client, "reply_email", thread_id=thread, message_id=odd, body="Yes.\n")).startswith("Rej")
+        assert (
+            await said(
+                client, "reply_email", thread_id=thread, message_id=odd, body="Yes.\n"
+            )
+        ).startswith("Rej")
         (card,) = (await desk.waiting.cards())[0]
         assert (card.kind, card.answers, card.to[0].known) == ("reply_email", odd, True)
         assert card.to[0].since == "replying to them; your first email to them"
         original = await desk.waiting.original(card)
         assert original is not None
-        assert (original.sender, "tomorrow" in original.text) == ("Ann <ann@example.org>", True)
+        assert (original.sender, "tomorrow" in original.text) == (
+            "Ann <ann@example.org>",
+            True,
+        )
         assert any("direction of reading" in warning for warning in original.warnings)
 
         # Said to answer Ann's mail, but meant for somebody else.
-        elsewhere = SendEmail(to="eve@example.net", subject="Re: Plans", body="Yes.\n", reply_to_message_id=odd)
+        elsewhere = SendEmail(
+            to="eve@example.net",
+            subject="Re: Plans",
+            body="Yes.\n",
+            reply_to_message_id=odd,
+        )
         await desk.gate.propose(elsewhere, "gmail_mcp")
         (astray,) = [each for each in (await desk.waiting.cards())[0] if each.id != card.id]
         assert (astray.risk.level, astray.to[0].known) == ("high", False)
@@ -784,7 +970,9 @@ async def test_the_mail_it_answers_stands_beside_it_and_says_who_is_known(study:
 
 
 @requirement("cards:known")
-async def test_known_is_the_address_whatever_its_case_and_a_claim_counts_for_nothing(study: Study) -> None:
+async def test_known_is_the_address_whatever_its_case_and_a_claim_counts_for_nothing(
+    study: Study,
+) -> None:
     async with study.opened(DESKHAND_HOLD_SECONDS="0") as (desk, client):
         card = await asked(desk, client, body="Ann is an old friend, known for years.\n")
         assert not card.to[0].known
@@ -821,19 +1009,31 @@ class CountingStore:
         self._inner = inner
 
     async def read(self, work: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        return await self._inner.read(lambda tx: work(CountingTransaction(tx, self.statements), *given, **named))
+        return await self._inner.read(
+            lambda tx: work(CountingTransaction(tx, self.statements), *given, **named)
+        )
 
     async def write(self, work: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        return await self._inner.write(lambda tx: work(CountingTransaction(tx, self.statements), *given, **named))
+        return await self._inner.write(
+            lambda tx: work(CountingTransaction(tx, self.statements), *given, **named)
+        )
 
 
 @requirement("cards:waiting")
-async def test_a_page_of_a_thousand_cards_takes_as_many_queries_as_a_page_of_one(study: Study) -> None:
+async def test_a_page_of_a_thousand_cards_takes_as_many_queries_as_a_page_of_one(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, _):
         start = study.clock()
         tick = timedelta(milliseconds=10)
-        rows = [proposed(f"{each:016x}", f"p{each}@example.org", start + each * tick) for each in range(700)]
-        rows += [drafted(f"draft-{each:x}", f"d{each}@example.org", start + each * 2.05 * tick) for each in range(300)]
+        rows = [
+            proposed(f"{each:016x}", f"p{each}@example.org", start + each * tick)
+            for each in range(700)
+        ]
+        rows += [
+            drafted(f"draft-{each:x}", f"d{each}@example.org", start + each * 2.05 * tick)
+            for each in range(300)
+        ]
 
         def fill(tx: Transaction) -> None:
             for each in rows:
@@ -846,7 +1046,14 @@ async def test_a_page_of_a_thousand_cards_takes_as_many_queries_as_a_page_of_one
         store = CountingStore(desk.store)
         gate = desk.gate
         notice = desk.door.notice_drafts
-        waiting = Waiting(cast("Store", store), gate.find, gate.refresh, notice, lambda: desk.mailbox, study.clock)
+        waiting = Waiting(
+            cast("Store", store),
+            gate.find,
+            gate.refresh,
+            notice,
+            lambda: desk.mailbox,
+            study.clock,
+        )
         counts = await waiting.counts()
         assert (counts.waiting, counts.held, counts.snoozed) == (1000, 0, 0)
         store.statements.clear()
@@ -893,15 +1100,27 @@ async def work(desk: Desk) -> None:
 @requirement("cards:digest")
 @requirement("gate:withdrawn")
 @pytest.mark.parametrize("kind", ["tool", "draft"])
-async def test_a_no_holds_though_the_file_still_lies_in_approved(study: Study, kind: str) -> None:
-    async with study.opened(DESKHAND_MAX_SENDS="0", DESKHAND_HOLD_SECONDS="0") as (desk, client):
-        request_id = (await asked(desk, client)).id if kind == "tool" else (await drafted_at(desk, study)).id
+async def test_a_no_holds_though_the_file_still_lies_in_approved(
+    study: Study, kind: str
+) -> None:
+    async with study.opened(DESKHAND_MAX_SENDS="0", DESKHAND_HOLD_SECONDS="0") as (
+        desk,
+        client,
+    ):
+        request_id = (
+            (await asked(desk, client)).id
+            if kind == "tool"
+            else (await drafted_at(desk, study)).id
+        )
         card = await desk.waiting.card(request_id)
         await desk.answers.approve(request_id, card.digest, "person")
         await work(desk)
         (file,) = study.files("Approved")
         elsewhere = Desk(
-            load({k: v for k, v in study.home.environment.items() if k != "VAULT_PATH"}).settings, study.clock
+            load(
+                {k: v for k, v in study.home.environment.items() if k != "VAULT_PATH"}
+            ).settings,
+            study.clock,
         )
         await elsewhere.answers.reject(request_id, card.digest, "no", "person")
         elsewhere.close()
@@ -909,7 +1128,10 @@ async def test_a_no_holds_though_the_file_still_lies_in_approved(study: Study, k
     async with study.opened() as (desk, _):
         await work(desk)
         await work(desk)
-        assert ((await desk.waiting.card(request_id)).state, await sent(desk)) == ("rejected", [])
+        assert ((await desk.waiting.card(request_id)).state, await sent(desk)) == (
+            "rejected",
+            [],
+        )
         assert [each.name for each in study.files("Rejected")] == [file.name]
 
 
@@ -922,15 +1144,24 @@ async def test_a_late_follower_does_not_turn_a_no_into_a_yes(study: Study) -> No
         await desk.answers.reject(card.id, card.digest, None, "person")
         await desk.door.follow(approved)
         await work(desk)
-        assert ((await desk.waiting.card(card.id)).state, await sent(desk)) == ("rejected", [])
+        assert ((await desk.waiting.card(card.id)).state, await sent(desk)) == (
+            "rejected",
+            [],
+        )
         assert (len(study.files("Rejected")), study.files("Approved")) == (1, [])
 
 
 @requirement("gate:withdrawn")
 @pytest.mark.parametrize("kind", ["tool", "draft"])
-async def test_a_no_under_another_name_is_heard_while_a_yes_rests(study: Study, kind: str) -> None:
+async def test_a_no_under_another_name_is_heard_while_a_yes_rests(
+    study: Study, kind: str
+) -> None:
     async with study.opened() as (desk, client):
-        request_id = (await asked(desk, client)).id if kind == "tool" else (await drafted_at(desk, study)).id
+        request_id = (
+            (await asked(desk, client)).id
+            if kind == "tool"
+            else (await drafted_at(desk, study)).id
+        )
         card = await desk.waiting.card(request_id)
         await desk.answers.approve(request_id, card.digest, "person")
         (file,) = study.files("Pending_Approval") + study.files("Drafts")
@@ -938,24 +1169,39 @@ async def test_a_no_under_another_name_is_heard_while_a_yes_rests(study: Study, 
         moved(study, file, "Rejected", "no 1.md")
         study.clock.pass_by(seconds=10)
         await work(desk)
-        assert ((await desk.waiting.card(request_id)).state, await sent(desk)) == ("rejected", [])
+        assert ((await desk.waiting.card(request_id)).state, await sent(desk)) == (
+            "rejected",
+            [],
+        )
 
 
 @requirement("gate:once")
-async def test_a_request_that_is_opened_again_takes_the_place_of_the_one_that_waits(study: Study) -> None:
+async def test_a_request_that_is_opened_again_takes_the_place_of_the_one_that_waits(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, client):
         first = await asked(desk, client)
         file = moved(study, study.files("Pending_Approval")[0], "Rejected")
         await work(desk)
         hand = study.home.vault / "Approved" / "yes.md"
         hand.parent.mkdir(exist_ok=True)
-        hand.write_text("---\ntype: email_send\nstatus: approved\nto: ann@example.org\n---\nFine.\n")
+        hand.write_text(
+            "---\ntype: email_send\nstatus: approved\nto: ann@example.org\n---\nFine.\n"
+        )
         study.clock.pass_by(minutes=1)
         other = Letter(**HELLO | {"subject": "Other"})
-        await desk.gate.propose(SendEmail(to=other.to, subject=other.subject, body=other.body), "email_mcp")
+        await desk.gate.propose(
+            SendEmail(to=other.to, subject=other.subject, body=other.body), "email_mcp"
+        )
         second = proposed("0123456789abcdef", HELLO["to"], study.clock())
         known = await desk.gate.find(first.id)
-        second = replace(second, asked=known.asked, action=known.action, proposed=known.proposed, digest=known.digest)
+        second = replace(
+            second,
+            asked=known.asked,
+            action=known.action,
+            proposed=known.proposed,
+            digest=known.digest,
+        )
         await desk.store.write(ledger.insert, second)
         moved(study, file, "Approved")
         await work(desk)
@@ -973,12 +1219,16 @@ async def test_a_yes_that_was_taken_back_and_given_again_rests_anew(study: Study
         assert taken is not None
         await desk.answers.undo(card.id, "person")
         await desk.answers.approve(card.id, card.digest, "person")
-        assert not await desk.gate.go_on(taken, lambda due: desk.gate.release(due.id, "desk"))
+        assert not await desk.gate.go_on(
+            taken, lambda due: desk.gate.release(due.id, "desk")
+        )
         assert ((await desk.waiting.card(card.id)).state, await sent(desk)) == ("held", [])
 
 
 @requirement("cards:edited")
-async def test_the_words_of_an_unsendable_draft_wait_for_their_own_yes(study: Study) -> None:
+async def test_the_words_of_an_unsendable_draft_wait_for_their_own_yes(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, _):
         request = await drafted_at(desk, study)
         file = moved(study, study.files("Drafts")[0], "Approved")
@@ -986,26 +1236,40 @@ async def test_the_words_of_an_unsendable_draft_wait_for_their_own_yes(study: St
         await work(desk)
         broken = await desk.waiting.card(request.id)
         assert (broken.state, broken.risk.level) == ("waiting", "high")
-        await desk.answers.edit(request.id, broken.digest, Letter("ann@example.org", "x", "Now."), "person")
+        await desk.answers.edit(
+            request.id, broken.digest, Letter("ann@example.org", "x", "Now."), "person"
+        )
         await work(desk)
-        assert ((await desk.waiting.card(request.id)).state, await sent(desk)) == ("waiting", [])
+        assert ((await desk.waiting.card(request.id)).state, await sent(desk)) == (
+            "waiting",
+            [],
+        )
 
 
 @requirement("cards:waiting")
-async def test_a_draft_of_the_persons_own_may_have_the_name_of_one_that_has_left(study: Study) -> None:
+async def test_a_draft_of_the_persons_own_may_have_the_name_of_one_that_has_left(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, _):
         file = study.home.vault / "Approved" / "mail.md"
         file.parent.mkdir(exist_ok=True)
         for body in ("first", "second"):
-            file.write_text(f"---\ntype: email_draft\nto: ann@example.org\nsubject: hi\n---\n{body}\n")
+            file.write_text(
+                f"---\ntype: email_draft\nto: ann@example.org\nsubject: hi\n---\n{body}\n"
+            )
             await work(desk)
             await work(desk)
         assert sorted(mail.body for mail in await sent(desk)) == ["first\n", "second\n"]
 
 
 @requirement("backup:proved")
-async def test_after_a_restore_what_was_approved_or_being_sent_waits_for_the_person(study: Study) -> None:
-    async with study.opened(DESKHAND_MAX_SENDS="0", DESKHAND_HOLD_SECONDS="0") as (desk, client):
+async def test_after_a_restore_what_was_approved_or_being_sent_waits_for_the_person(
+    study: Study,
+) -> None:
+    async with study.opened(DESKHAND_MAX_SENDS="0", DESKHAND_HOLD_SECONDS="0") as (
+        desk,
+        client,
+    ):
         card = await asked(desk, client)
         await desk.answers.approve(card.id, card.digest, "person")
         sending = await asked(desk, client, subject="Other")
@@ -1013,14 +1277,21 @@ async def test_after_a_restore_what_was_approved_or_being_sent_waits_for_the_per
         row = await desk.store.read(ledger.find, sending.id)
         assert row is not None
         claimed_row = replace(
-            row, state="sending", id="fedcba9876543210", asked="x", lease=study.clock(), due=study.clock()
+            row,
+            state="sending",
+            id="fedcba9876543210",
+            asked="x",
+            lease=study.clock(),
+            due=study.clock(),
         )
         await desk.store.write(ledger.insert, claimed_row)
         await desk.store.write(ledger.take_back_all, "restored")
     async with study.opened() as (desk, _):
         await work(desk)
         await work(desk)
-        states = [(await desk.waiting.card(each)).state for each in (card.id, "fedcba9876543210")]
+        states = [
+            (await desk.waiting.card(each)).state for each in (card.id, "fedcba9876543210")
+        ]
         assert (states, await sent(desk)) == (["waiting", "unknown"], [])
 
 
@@ -1028,10 +1299,14 @@ async def test_after_a_restore_what_was_approved_or_being_sent_waits_for_the_per
 async def test_a_desk_without_a_vault_edits_no_draft(study: Study) -> None:
     async with study.opened() as (desk, _):
         request = await drafted_at(desk, study)
-    environment = {key: value for key, value in study.home.environment.items() if key != "VAULT_PATH"}
+    environment = {
+        key: value for key, value in study.home.environment.items() if key != "VAULT_PATH"
+    }
     desk = Desk(load(environment).settings, study.clock)
     with pytest.raises(Denied, match="edited where the vault is"):
-        await desk.answers.edit(request.id, request.digest, Letter("ann@example.org", "x", "Other."), "person")
+        await desk.answers.edit(
+            request.id, request.digest, Letter("ann@example.org", "x", "Other."), "person"
+        )
     desk.close()
 
 
@@ -1041,7 +1316,9 @@ async def test_a_yes_that_came_to_nothing_is_among_what_waits_again(study: Study
         card = await asked(desk, client)
         assert await desk.waiting.ids() == {card.id}
         await desk.answers.approve(card.id, card.digest, "person")
-        assert await desk.waiting.ids() == frozenset()  # what the notifications were told of is forgotten with it
+        assert (
+            await desk.waiting.ids() == frozenset()
+        )  # what the notifications were told of is forgotten with it
         file = moved(study, study.files("Pending_Approval")[0], "Approved")
         file.write_text(file.read_text().replace("at ten", "at nine"))
         await look_around(desk)
@@ -1056,23 +1333,37 @@ def test_tomorrow_morning_is_one_time_on_the_page_and_at_the_terminal() -> None:
 
 
 @requirement("gate:content-bound")
-async def test_a_yes_that_names_another_text_releases_nothing_and_the_card_says_so(study: Study) -> None:
+async def test_a_yes_that_names_another_text_releases_nothing_and_the_card_says_so(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         row = await desk.gate.find(card.id)
-        await desk.store.write(ledger.change, row, "approved", due=study.clock(), folder="Pending_Approval")
+        await desk.store.write(
+            ledger.change, row, "approved", due=study.clock(), folder="Pending_Approval"
+        )
         await desk.gate.release_due()
         shown = await desk.waiting.card(card.id)
-        assert (shown.state, "it was to another text" in (shown.note or "")) == ("waiting", True)
+        assert (shown.state, "it was to another text" in (shown.note or "")) == (
+            "waiting",
+            True,
+        )
         assert (await sent(desk), await desk.gate.next_due()) == ([], None)
 
 
 @requirement("gate:unknown")
-async def test_a_mail_of_which_nobody_knows_can_be_sent_once_more_however_old_it_is(study: Study) -> None:
+async def test_a_mail_of_which_nobody_knows_can_be_sent_once_more_however_old_it_is(
+    study: Study,
+) -> None:
     async with study.opened(DESKHAND_HOLD_SECONDS="0") as (desk, client):
         card = await asked(desk, client)
         row = await desk.gate.find(card.id)
-        changes = {"token": "lost", "frozen": study.clock(), "revision": 2, "file": file_name(card.id, "send_email", 2)}
+        changes = {
+            "token": "lost",
+            "frozen": study.clock(),
+            "revision": 2,
+            "file": file_name(card.id, "send_email", 2),
+        }
         await desk.store.write(ledger.change, row, "unknown", **changes)
         study.clock.pass_by(days=30)
         (listed,), _ = await desk.waiting.cards()
@@ -1081,7 +1372,9 @@ async def test_a_mail_of_which_nobody_knows_can_be_sent_once_more_however_old_it
 
 
 @requirement("gate:withdrawn")
-async def test_a_no_counts_before_a_yes_under_whatever_name_its_copy_lies(study: Study) -> None:
+async def test_a_no_counts_before_a_yes_under_whatever_name_its_copy_lies(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         (file,) = study.files("Pending_Approval")
@@ -1089,11 +1382,16 @@ async def test_a_no_counts_before_a_yes_under_whatever_name_its_copy_lies(study:
         (study.home.vault / "Rejected").mkdir(exist_ok=True)
         (study.home.vault / "Rejected" / "no.md").write_bytes(copy.read_bytes())
         await work(desk)
-        assert ((await desk.waiting.card(card.id)).state, await sent(desk)) == ("rejected", [])
+        assert ((await desk.waiting.card(card.id)).state, await sent(desk)) == (
+            "rejected",
+            [],
+        )
 
 
 @requirement("cards:waiting")
-async def test_one_draft_that_cannot_be_read_now_keeps_nobody_from_being_heard(study: Study) -> None:
+async def test_one_draft_that_cannot_be_read_now_keeps_nobody_from_being_heard(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         heading = "type: email_draft\nto: ann@example.org\nsubject: hi\nreply_to_message_id: m1\ndraft_id: draft-own"
@@ -1102,7 +1400,9 @@ async def test_one_draft_that_cannot_be_read_now_keeps_nobody_from_being_heard(s
         moved(study, study.files("Pending_Approval")[0], "Approved")
         assert isinstance(desk.mailbox, LocalMailbox)
         faulty = Desk(desk.settings, study.clock)
-        faulty.mailbox = cast("Mailbox", Faulty(desk.mailbox, Unavailable("the mailbox is away")))
+        faulty.mailbox = cast(
+            "Mailbox", Faulty(desk.mailbox, Unavailable("the mailbox is away"))
+        )
         await faulty.door.hear_all()
         assert (await faulty.waiting.card(card.id)).state == "approved"
         assert [each.id for each in (await faulty.waiting.cards())[0]] == [card.id]

@@ -30,7 +30,10 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def furnished(home: Home) -> Home:
-    return Home(home.vault, home.environment | {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_USER": "me"})
+    return Home(
+        home.vault,
+        home.environment | {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_USER": "me"},
+    )
 
 
 @pytest.fixture
@@ -63,7 +66,10 @@ async def test_many_mails_and_unread_ones_into_the_trash_wait_for_the_person(
 
     for _ in range(2):
         error = await refused(client, "update_emails", do=do, ids=ids)
-        assert (error["error"], error["details"]["reason"]) == ("permission_denied", "no_approval")
+        assert (error["error"], error["details"]["reason"]) == (
+            "permission_denied",
+            "no_approval",
+        )
     assert await desk.mailbox.list_mails(ids) == before
     (waiting,) = (await ok(client, "pending_actions"))["actions"]
     assert (waiting["kind"], waiting["state"]) == ("update_emails", "waiting")
@@ -76,7 +82,9 @@ async def test_many_mails_and_unread_ones_into_the_trash_wait_for_the_person(
 
     assert (done["done"], done["count"]) == (True, count)
     labels = [set(mail.labels) for mail in await desk.mailbox.list_mails(ids)]
-    assert all("TRASH" in each if do == "trash" else "UNREAD" not in each for each in labels)
+    assert all(
+        "TRASH" in each if do == "trash" else "UNREAD" not in each for each in labels
+    )
     assert (await desk.gate.find(waiting["id"])).state == "sent"
     assert await desk.store.read(lambda tx: tx.all("SELECT at FROM sends")) == []
 
@@ -112,7 +120,9 @@ async def change(client: Client, do: str, ids: list[str]) -> bool:
 
 
 @requirement("mail:bulk-waits")
-async def test_what_a_tool_marked_as_read_is_unread_to_the_trash(client: Client, desk: Desk, clock: Clock) -> None:
+async def test_what_a_tool_marked_as_read_is_unread_to_the_trash(
+    client: Client, desk: Desk, clock: Clock
+) -> None:
     first, second, third = await fill(desk, 3, seen=False)
     (seen,) = await fill(desk, 1, name="Seen")
 
@@ -133,7 +143,9 @@ async def test_what_a_tool_marked_as_read_is_unread_to_the_trash(client: Client,
 
 
 @requirement("mail:bulk-waits")
-async def test_many_small_calls_are_one_large_one(client: Client, desk: Desk, clock: Clock) -> None:
+async def test_many_small_calls_are_one_large_one(
+    client: Client, desk: Desk, clock: Clock
+) -> None:
     ids = await fill(desk, 60)
 
     assert await change(client, "archive", ids[:30])
@@ -141,7 +153,9 @@ async def test_many_small_calls_are_one_large_one(client: Client, desk: Desk, cl
     assert await change(client, "archive", ids[30:50])
     assert not await change(client, "archive", [ids[50]])
     assert not await change(client, "read", ids[40:51])
-    assert (await ok(client, "update_emails", do="star", ids=[ids[59]], dry_run=True))["waits"]
+    assert (await ok(client, "update_emails", do="star", ids=[ids[59]], dry_run=True))[
+        "waits"
+    ]
     assert await change(client, "unstar", ids[10:20])
 
     clock.pass_by(minutes=59)
@@ -151,54 +165,90 @@ async def test_many_small_calls_are_one_large_one(client: Client, desk: Desk, cl
 
 
 @requirement("mail:bulk-waits")
-async def test_moves_are_counted_with_all_other_changes(furnished: Home, client: Client, desk: Desk) -> None:
+async def test_moves_are_counted_with_all_other_changes(
+    furnished: Home, client: Client, desk: Desk
+) -> None:
     ids = await fill(desk, 53)
     assert await change(client, "star", ids[:49])
-    assert await ok(client, "move_email", message_id=ids[49], destination_label="Junk") == {"moved": True}
-    assert await ok(client, "move_email", message_id=ids[0], destination_label="Junk") == {"moved": True}
+    assert await ok(client, "move_email", message_id=ids[49], destination_label="Junk") == {
+        "moved": True
+    }
+    assert await ok(client, "move_email", message_id=ids[0], destination_label="Junk") == {
+        "moved": True
+    }
 
     for label in ("Junk", "INBOX"):
-        error = await refused(client, "move_email", message_id=ids[50], destination_label=label)
-        assert (error["error"], error["details"]["reason"]) == ("permission_denied", "no_approval")
+        error = await refused(
+            client, "move_email", message_id=ids[50], destination_label=label
+        )
+        assert (error["error"], error["details"]["reason"]) == (
+            "permission_denied",
+            "no_approval",
+        )
     assert not await change(client, "star", [ids[51]])
     assert len(await desk.mailbox.search("in:inbox", 100)) == 51
 
     for file in (furnished.vault / "Pending_Approval").glob("*.md"):
         file.rename(furnished.vault / "Approved" / file.name)
-    assert await ok(client, "move_email", message_id=ids[50], destination_label="Junk") == {"moved": True}
+    assert await ok(client, "move_email", message_id=ids[50], destination_label="Junk") == {
+        "moved": True
+    }
     assert len(await desk.mailbox.search("label:Junk", 100)) == 3
-    assert (await refused(client, "move_email", message_id=ids[52], destination_label="Junk"))["error"]
+    assert (
+        await refused(client, "move_email", message_id=ids[52], destination_label="Junk")
+    )["error"]
 
 
 @requirement("mail:bulk-waits")
-async def test_of_calls_that_come_together_no_more_than_fifty_mails_are_changed(client: Client, desk: Desk) -> None:
+async def test_of_calls_that_come_together_no_more_than_fifty_mails_are_changed(
+    client: Client, desk: Desk
+) -> None:
     ids = await fill(desk, 60)
     async with asyncio.TaskGroup() as group:
-        calls = [group.create_task(change(client, "star", ids[at : at + 6])) for at in range(0, 60, 6)]
+        calls = [
+            group.create_task(change(client, "star", ids[at : at + 6]))
+            for at in range(0, 60, 6)
+        ]
     assert sum(call.result() for call in calls) == 8
     assert len(await desk.mailbox.search("is:starred", 100)) == 48
 
 
 @requirement("mail:bulk-waits")
 @pytest.mark.parametrize("label", ["TRASH", " trash "])
-async def test_the_trash_has_no_second_door(furnished: Home, client: Client, desk: Desk, label: str) -> None:
+async def test_the_trash_has_no_second_door(
+    furnished: Home, client: Client, desk: Desk, label: str
+) -> None:
     unread, marked = await fill(desk, 2, seen=False)
     (seen,) = await fill(desk, 1, name="Seen")
     assert await change(client, "read", [marked])
 
     for mail in (unread, marked):
-        for name, words in (("move_email", {"destination_label": label}), ("add_label", {"label_name": label})):
+        for name, words in (
+            ("move_email", {"destination_label": label}),
+            ("add_label", {"label_name": label}),
+        ):
             error = await refused(client, name, message_id=mail, **words)
-            assert (error["error"], error["details"]["reason"]) == ("permission_denied", "no_approval")
-    assert (await refused(client, "move_email", message_id=seen, destination_label="Spam"))["details"]["reason"]
+            assert (error["error"], error["details"]["reason"]) == (
+                "permission_denied",
+                "no_approval",
+            )
+    assert (await refused(client, "move_email", message_id=seen, destination_label="Spam"))[
+        "details"
+    ]["reason"]
     assert await desk.mailbox.search("in:trash", 5) == []
-    assert await ok(client, "move_email", message_id=seen, destination_label=label) == {"moved": True}
-    assert await ok(client, "add_label", message_id=seen, label_name=label) == {"labelled": True}
+    assert await ok(client, "move_email", message_id=seen, destination_label=label) == {
+        "moved": True
+    }
+    assert await ok(client, "add_label", message_id=seen, label_name=label) == {
+        "labelled": True
+    }
 
     files = (furnished.vault / "Pending_Approval").glob("*.md")
     for file in files:
         file.rename(furnished.vault / "Approved" / file.name)
-    assert await ok(client, "move_email", message_id=unread, destination_label=label) == {"moved": True}
+    assert await ok(client, "move_email", message_id=unread, destination_label=label) == {
+        "moved": True
+    }
     assert {mail.id for mail in await desk.mailbox.search("in:trash", 5)} == {unread, seen}
 
 
@@ -216,7 +266,9 @@ class _Broken:
 
 
 @requirement("mail:bulk-waits")
-async def test_what_may_be_done_twice_is_never_unknown(furnished: Home, client: Client, desk: Desk) -> None:
+async def test_what_may_be_done_twice_is_never_unknown(
+    furnished: Home, client: Client, desk: Desk
+) -> None:
     ids = await fill(desk, 1, seen=False)
     await refused(client, "update_emails", do="trash", ids=ids)
     (file,) = (furnished.vault / "Pending_Approval").glob("*.md")
@@ -262,14 +314,18 @@ def test_a_small_change_is_no_risk_and_says_what_it_is() -> None:
 
 
 @requirement("gate:once")
-async def test_who_lost_the_lease_before_the_point_of_no_return_sends_nothing(furnished: Home, desk: Desk) -> None:
+async def test_who_lost_the_lease_before_the_point_of_no_return_sends_nothing(
+    furnished: Home, desk: Desk
+) -> None:
     await desk.gate.propose(SendEmail(**HELLO), "email_mcp")
     (file,) = (furnished.vault / "Pending_Approval").glob("*.md")
     file.rename(furnished.vault / "Approved" / file.name)
     whole = desk.mailbox
 
     async def lose() -> None:
-        await desk.store.write(lambda tx: tx.execute("UPDATE requests SET lease = lease + 1"))
+        await desk.store.write(
+            lambda tx: tx.execute("UPDATE requests SET lease = lease + 1")
+        )
 
     desk.mailbox = Interrupted(whole, lose)
     outcome = await desk.gate.propose(SendEmail(**HELLO), "email_mcp")
@@ -294,7 +350,9 @@ address = "{second}"
 
 @requirement("mail:bulk-waits")
 @pytest.mark.parametrize("swapped", [True, False])
-async def test_what_was_approved_for_one_address_is_done_in_no_other(home: Home, clock: Clock, swapped: bool) -> None:
+async def test_what_was_approved_for_one_address_is_done_in_no_other(
+    home: Home, clock: Clock, swapped: bool
+) -> None:
     home.path.mkdir(parents=True, exist_ok=True)
     config = home.path / "config.toml"
 
@@ -331,6 +389,9 @@ async def test_what_was_approved_for_one_address_is_done_in_no_other(home: Home,
         for one, other in (("first", "aside"), ("second", "first"), ("aside", "second")):
             for each in home.path.glob(f"mail-{one}.db*"):
                 each.rename(each.with_name(each.name.replace(one, other)))
-        assert await at("b@example.com", "a@example.com", release) == ("sent", ["a@example.com"])
+        assert await at("b@example.com", "a@example.com", release) == (
+            "sent",
+            ["a@example.com"],
+        )
     else:
         assert await at("c@example.com", "b@example.com", release) == ("approved", [])

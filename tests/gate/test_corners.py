@@ -39,14 +39,18 @@ async def desk(site: Site) -> AsyncIterator[Desk]:
 
 async def ask(desk: Desk, client: str | None = None, **changes: str) -> Request:
     """An assistant proposes a mail; its request."""
-    outcome = await desk.gate.propose(SendEmail(**HELLO | changes), "email_mcp", client=client)
+    outcome = await desk.gate.propose(
+        SendEmail(**HELLO | changes), "email_mcp", client=client
+    )
     assert isinstance(outcome, NotApproved)
     (found, *_), _ = await desk.waiting.requests()
     return found
 
 
 @requirement("orchestrator:no-vault")
-async def test_a_desk_without_a_vault_shows_a_request_and_has_no_files_to_name(site: Site) -> None:
+async def test_a_desk_without_a_vault_shows_a_request_and_has_no_files_to_name(
+    site: Site,
+) -> None:
     desk = elsewhere(site)
     request = await ask(desk)
     assert "see you at ten" in desk.door.show(request)
@@ -69,7 +73,9 @@ async def test_where_approvals_are_sealed_no_file_speaks_for_a_thread(site: Site
 
 
 @requirement("accounts:sender")
-async def test_an_answer_leaves_from_the_account_that_has_the_mail(site: Site, desk: Desk) -> None:
+async def test_an_answer_leaves_from_the_account_that_has_the_mail(
+    site: Site, desk: Desk
+) -> None:
     original = await desk.mailbox.get(site.gmail.account.deliver(letter()).id)
     theirs = replace(original, summary=replace(original.summary, account="me@work.example"))
     assert await own_address(desk.mailbox, theirs) == "me@work.example"
@@ -77,20 +83,28 @@ async def test_an_answer_leaves_from_the_account_that_has_the_mail(site: Site, d
 
 
 @requirement("cards:snooze")
-async def test_a_card_that_never_expires_is_put_off_as_long_as_the_person_says(site: Site, desk: Desk) -> None:
+async def test_a_card_that_never_expires_is_put_off_as_long_as_the_person_says(
+    site: Site, desk: Desk
+) -> None:
     request = await draft(site, desk)
     later = site.clock() + timedelta(days=300)
     assert (await desk.answers.snooze(request.id, later, "person")).until == later
 
 
 @requirement("gate:recorded")
-async def test_a_sender_without_an_address_is_named_as_far_as_there_is_one(site: Site, desk: Desk) -> None:
-    original = site.gmail.account.deliver(letter(sender="Undisclosed", message_id="<u@example.org>"))
+async def test_a_sender_without_an_address_is_named_as_far_as_there_is_one(
+    site: Site, desk: Desk
+) -> None:
+    original = site.gmail.account.deliver(
+        letter(sender="Undisclosed", message_id="<u@example.org>")
+    )
     request = await ask(desk, client="codex", reply_to_message_id=original.id)
     assert request.sender == "undisclosed"
     assert site.log()[-1]["parameters"]["client"] == "codex"
 
-    nobody = letter(message_id="<n@example.org>").replace(b"From: Ann <ann@example.org>\r\n", b"")
+    nobody = letter(message_id="<n@example.org>").replace(
+        b"From: Ann <ann@example.org>\r\n", b""
+    )
     original = site.gmail.account.deliver(nobody)
     await ask(desk, subject="To whom?", reply_to_message_id=original.id)
     assert "" in {each.sender for each in (await desk.waiting.requests())[0]}
@@ -109,14 +123,19 @@ async def test_what_the_page_and_doctor_ask_of_the_ledger(site: Site, desk: Desk
 
 
 @requirement("gate:named")
-async def test_a_copy_in_approved_and_the_file_of_what_expired_are_named(site: Site, desk: Desk) -> None:
+async def test_a_copy_in_approved_and_the_file_of_what_expired_are_named(
+    site: Site, desk: Desk
+) -> None:
     request = await ask(desk)
     text = site.pending().read_text()
     approved = site.approve()
     await desk.door.hear_all()
     (site.home.vault / "Approved" / "copy.md").write_text(text)
     (idle,) = await desk.door.find_idle()
-    assert (idle.path, idle.why) == ("Approved/copy.md", f"what counts for {request.id} is Approved/{approved.name}")
+    assert (idle.path, idle.why) == (
+        "Approved/copy.md",
+        f"what counts for {request.id} is Approved/{approved.name}",
+    )
 
     site.clock.pass_by(days=8)
     assert (await desk.gate.find(request.id)).state == "expired"
@@ -137,7 +156,9 @@ async def test_a_copy_in_approved_and_the_file_of_what_expired_are_named(site: S
 
 
 @requirement("gate:hand-written")
-async def test_a_broken_note_that_a_tool_moves_is_nobodys_word(site: Site, desk: Desk) -> None:
+async def test_a_broken_note_that_a_tool_moves_is_nobodys_word(
+    site: Site, desk: Desk
+) -> None:
     (site.home.vault / "broken.md").write_text("---\nto: [\n---\n")
     async with Client(obsidian_server(desk)) as client:
         move = {"source": "broken.md", "destination": "Notes/broken.md"}
@@ -146,11 +167,15 @@ async def test_a_broken_note_that_a_tool_moves_is_nobodys_word(site: Site, desk:
 
 
 @requirement("gate:named")
-async def test_a_draft_that_answers_no_mail_of_this_mailbox_is_named_with_that_reason(site: Site, desk: Desk) -> None:
+async def test_a_draft_that_answers_no_mail_of_this_mailbox_is_named_with_that_reason(
+    site: Site, desk: Desk
+) -> None:
     answer = {"to": HELLO["to"], "subject": "Re x", "reply_to_message_id": "18d5nothere"}
     lines = [f"{name}: {value}" for name, value in answer.items()]
     (site.home.vault / "Approved").mkdir()
-    (site.home.vault / "Approved" / "mine.md").write_text("\n".join(["---", *lines, "---", "Yes.", ""]))
+    (site.home.vault / "Approved" / "mine.md").write_text(
+        "\n".join(["---", *lines, "---", "Yes.", ""])
+    )
     await desk.door.hear_all()
     (idle,) = await desk.door.find_idle()
 
@@ -159,7 +184,9 @@ async def test_a_draft_that_answers_no_mail_of_this_mailbox_is_named_with_that_r
 
 
 @requirement("gate:asks")
-async def test_what_waits_is_shown_though_drafts_is_no_folder(site: Site, desk: Desk) -> None:
+async def test_what_waits_is_shown_though_drafts_is_no_folder(
+    site: Site, desk: Desk
+) -> None:
     request = await ask(desk)
     (site.home.vault / "Drafts").write_text("no folder")
 
@@ -174,23 +201,33 @@ async def test_a_file_that_releases_nothing_is_named_in_the_log_once(
     site.write(status="pending")
     first = await desk.door.find_idle()
     assert await desk.door.find_idle() == first
-    assert [vars(line)["file"] for line in caplog.records if line.message == "releases_nothing"] == ["Approved/yes.md"]
+    assert [
+        vars(line)["file"] for line in caplog.records if line.message == "releases_nothing"
+    ] == ["Approved/yes.md"]
 
 
 @requirement("gate:content-bound")
-async def test_a_request_whose_message_was_cut_out_waits_again_with_the_message_it_had(site: Site, desk: Desk) -> None:
+async def test_a_request_whose_message_was_cut_out_waits_again_with_the_message_it_had(
+    site: Site, desk: Desk
+) -> None:
     request = await ask(desk)
     file = site.approve()
     text = file.read_text()
     file.write_text(text[: text.index("## Message")])
     revised = await desk.gate.find(request.id)
-    assert (revised.state, revised.revision, revised.action) == ("waiting", 2, request.action)
+    assert (revised.state, revised.revision, revised.action) == (
+        "waiting",
+        2,
+        request.action,
+    )
     assert HELLO["body"] in site.pending().read_text()
 
 
 @requirement("gate:once")
 @requirement("gate:unknown")
-async def test_a_no_is_not_made_a_yes_while_nobody_knows_whether_the_same_mail_left(site: Site, desk: Desk) -> None:
+async def test_a_no_is_not_made_a_yes_while_nobody_knows_whether_the_same_mail_left(
+    site: Site, desk: Desk
+) -> None:
     request = await ask(desk)
     no = site.reject()
     await desk.door.hear_all()
@@ -205,7 +242,9 @@ async def test_a_no_is_not_made_a_yes_while_nobody_knows_whether_the_same_mail_l
 
 
 @requirement("gate:unknown")
-async def test_of_a_mail_that_may_have_left_it_is_said_though_the_vault_is_away(site: Site, desk: Desk) -> None:
+async def test_of_a_mail_that_may_have_left_it_is_said_though_the_vault_is_away(
+    site: Site, desk: Desk
+) -> None:
     request = await ask(desk)
     site.approve()
     await desk.door.hear_all()
@@ -220,7 +259,9 @@ async def test_of_a_mail_that_may_have_left_it_is_said_though_the_vault_is_away(
 
 
 @requirement("gate:withdrawn")
-async def test_a_vault_that_is_empty_for_a_moment_takes_no_yes_back(site: Site, desk: Desk) -> None:
+async def test_a_vault_that_is_empty_for_a_moment_takes_no_yes_back(
+    site: Site, desk: Desk
+) -> None:
     """As the folder is on which a disk was mounted."""
     request = await ask(desk)
     site.approve()
@@ -234,7 +275,9 @@ async def test_a_vault_that_is_empty_for_a_moment_takes_no_yes_back(site: Site, 
     await desk.door.follow_all()
     assert await desk.door.find_idle() == []
     assert isinstance(await desk.gate.release(request.id, "desk"), Failed)
-    other = await desk.gate.propose(SendEmail(**HELLO | {"subject": "Another"}), "email_mcp")
+    other = await desk.gate.propose(
+        SendEmail(**HELLO | {"subject": "Another"}), "email_mcp"
+    )
     await desk.door.hear_all()
     assert not isinstance(other, Released)
     assert ((await desk.gate.find(request.id)).state, site.sent) == ("approved", [])
@@ -265,12 +308,16 @@ async def test_a_yes_whose_file_is_gone_from_its_folder_is_taken_back_though_the
 
 def elsewhere(site: Site, **variables: str) -> Desk:
     """The same desk on a machine that does not have the vault."""
-    environment = {name: value for name, value in site.home.environment.items() if name != "VAULT_PATH"}
+    environment = {
+        name: value for name, value in site.home.environment.items() if name != "VAULT_PATH"
+    }
     return Desk(load(environment | variables).settings, site.clock)
 
 
 @requirement("orchestrator:no-vault")
-async def test_what_was_asked_and_approved_where_no_vault_is_leaves_from_where_one_is(site: Site, desk: Desk) -> None:
+async def test_what_was_asked_and_approved_where_no_vault_is_leaves_from_where_one_is(
+    site: Site, desk: Desk
+) -> None:
     away = elsewhere(site)
     request = await ask(away)
     await away.answers.approve_now(request.id, request.digest, "person")
@@ -282,24 +329,32 @@ async def test_what_was_asked_and_approved_where_no_vault_is_leaves_from_where_o
 
 
 @requirement("gate:withdrawn")
-async def test_a_yes_that_was_heard_is_taken_back_by_moving_its_file_back(site: Site, desk: Desk) -> None:
+async def test_a_yes_that_was_heard_is_taken_back_by_moving_its_file_back(
+    site: Site, desk: Desk
+) -> None:
     request = await ask(desk)
     file = site.approve()
     assert (await desk.gate.find(request.id)).state == "approved"
     file.rename(site.home.vault / "Pending_Approval" / file.name)
     assert (await desk.gate.find(request.id)).state == "waiting"
     assert await desk.gate.release_due() == []
-    said = await desk.store.read(lambda tx: tx.all("SELECT word, proof FROM answers ORDER BY number"))
+    said = await desk.store.read(
+        lambda tx: tx.all("SELECT word, proof FROM answers ORDER BY number")
+    )
     assert said == [("approved", "vault"), ("undone", "vault")]
 
 
 @requirement("cards:edited")
-async def test_an_edit_that_could_not_be_written_into_its_file_is_what_a_yes_releases(site: Site, desk: Desk) -> None:
+async def test_an_edit_that_could_not_be_written_into_its_file_is_what_a_yes_releases(
+    site: Site, desk: Desk
+) -> None:
     request = await ask(desk)
     # The file is moved to its new name, and cannot be rewritten there.
     temporary = disk._temporary(file_name(request.id, "send_email", 2))
     (site.home.vault / "Pending_Approval" / temporary).mkdir()
-    edited = await desk.answers.edit(request.id, request.digest, Letter(**HELLO | {"body": "At nine.\n"}), "person")
+    edited = await desk.answers.edit(
+        request.id, request.digest, Letter(**HELLO | {"body": "At nine.\n"}), "person"
+    )
     assert HELLO["body"] in site.pending().read_text()
     await desk.answers.approve_now(request.id, edited.digest, "person")
     assert isinstance(await desk.gate.release(request.id, "desk"), Released)
@@ -307,7 +362,9 @@ async def test_an_edit_that_could_not_be_written_into_its_file_is_what_a_yes_rel
 
 
 @requirement("cards:hold")
-async def test_where_approvals_are_sealed_a_yes_that_rests_stays_one_though_its_file_is_moved(site: Site) -> None:
+async def test_where_approvals_are_sealed_a_yes_that_rests_stays_one_though_its_file_is_moved(
+    site: Site,
+) -> None:
     desk = site.desk(DESKHAND_APPROVALS="sealed")
     request = await draft(site, desk)
     await desk.answers.approve(request.id, request.digest, "person")
@@ -322,7 +379,9 @@ async def test_where_approvals_are_sealed_a_yes_that_rests_stays_one_though_its_
 
 
 @requirement("cards:edited")
-async def test_a_draft_whose_file_is_gone_leaves_in_the_words_of_the_page(site: Site, desk: Desk) -> None:
+async def test_a_draft_whose_file_is_gone_leaves_in_the_words_of_the_page(
+    site: Site, desk: Desk
+) -> None:
     request = await draft(site, desk)
     site.files("Drafts")[0].unlink()
     words = Letter(HELLO["to"], "Lunch", "At noon.\n")
@@ -331,16 +390,28 @@ async def test_a_draft_whose_file_is_gone_leaves_in_the_words_of_the_page(site: 
     await desk.door.explain(await desk.gate.find(request.id), {"last_error": "away"})
     assert site.files("Drafts") == site.files("Approved") == []
     assert isinstance(await desk.gate.release(request.id, "desk"), Released)
-    assert [(mail["Subject"], mail.get_content().strip()) for mail in site.sent] == [("Lunch", "At noon.")]
+    assert [(mail["Subject"], mail.get_content().strip()) for mail in site.sent] == [
+        ("Lunch", "At noon.")
+    ]
 
 
 @requirement("cards:digest")
-async def test_a_draft_that_is_no_mail_any_more_cannot_be_approved_and_says_why(site: Site, desk: Desk) -> None:
-    odd: dict[str, Any] = {"urgent": True, "warnings": ("its sender is odd",), "about": "Question.md"}
+async def test_a_draft_that_is_no_mail_any_more_cannot_be_approved_and_says_why(
+    site: Site, desk: Desk
+) -> None:
+    odd: dict[str, Any] = {
+        "urgent": True,
+        "warnings": ("its sender is odd",),
+        "about": "Question.md",
+    }
     request = await draft(site, desk, **odd)
     (file,) = site.files("Drafts")
     given = frontmatter.parse(file.read_text()).frontmatter
-    assert (given["priority"], given["warnings"], given["answers"]) == ("urgent", [*odd["warnings"]], odd["about"])
+    assert (given["priority"], given["warnings"], given["answers"]) == (
+        "urgent",
+        [*odd["warnings"]],
+        odd["about"],
+    )
 
     file.write_text(file.read_text().replace("subject: x\n", ""))
     card = await desk.waiting.card(request.id)
@@ -388,12 +459,16 @@ async def test_after_a_restore_a_draft_that_was_being_sent_waits_as_one_that_may
 
 
 @requirement("cards:edited")
-async def test_an_edit_while_the_vault_is_away_is_in_the_file_when_it_is_back(site: Site, desk: Desk) -> None:
+async def test_an_edit_while_the_vault_is_away_is_in_the_file_when_it_is_back(
+    site: Site, desk: Desk
+) -> None:
     request = await ask(desk)
     pending = site.home.vault / "Pending_Approval"
     away = pending.rename(site.home.vault / "away")
     pending.write_text("a file")
-    edited = await desk.answers.edit(request.id, request.digest, Letter(**HELLO | {"body": "At nine.\n"}), "person")
+    edited = await desk.answers.edit(
+        request.id, request.digest, Letter(**HELLO | {"body": "At nine.\n"}), "person"
+    )
     assert (edited.revision, edited.body) == (2, "At nine.\n")
     pending.unlink()
     away.rename(pending)
@@ -403,8 +478,12 @@ async def test_an_edit_while_the_vault_is_away_is_in_the_file_when_it_is_back(si
 
 @requirement("gate:rejected")
 @pytest.mark.parametrize("reason", [None, "too early"])
-async def test_a_draft_that_was_said_no_to_says_so_in_its_file(site: Site, desk: Desk, reason: str | None) -> None:
-    mail = Mail(kind="reply_email", account="me@example.com", in_reply_to="<q@example.org>", **HELLO)
+async def test_a_draft_that_was_said_no_to_says_so_in_its_file(
+    site: Site, desk: Desk, reason: str | None
+) -> None:
+    mail = Mail(
+        kind="reply_email", account="me@example.com", in_reply_to="<q@example.org>", **HELLO
+    )
     same = {"asked": mail.digest, "proposed": mail, "action": mail, "digest": mail.digest}
     request = await draft(site, desk, mail="m1", **same)
     assert await desk.store.read(ledger.find_answered, "q@example.org") == "m1"
@@ -412,7 +491,9 @@ async def test_a_draft_that_was_said_no_to_says_so_in_its_file(site: Site, desk:
     (file,) = site.files("Rejected")
     marks = frontmatter.parse(file.read_text()).frontmatter
     assert (marks["status"], marks.get("rejected_reason")) == ("rejected", reason)
-    assert [each.id for each in await desk.store.read(ledger.find_refused, "m1")] == [request.id]
+    assert [each.id for each in await desk.store.read(ledger.find_refused, "m1")] == [
+        request.id
+    ]
 
     file.rename(site.home.vault / "Drafts" / file.name)
     assert (await desk.gate.find(request.id)).state == "waiting"
@@ -425,16 +506,22 @@ async def test_however_many_cards_are_looked_at_each_says_its_own_risk(
 ) -> None:
     monkeypatch.setattr(waiting, "MOST_RISKS", 2)
     for word in ("phone", "wire", "mail"):
-        await desk.gate.propose(SendEmail(**HELLO | {"body": f"Please {word} it.\n"}), "email_mcp")
+        await desk.gate.propose(
+            SendEmail(**HELLO | {"body": f"Please {word} it.\n"}), "email_mcp"
+        )
     for _ in range(2):
         cards, _ = await desk.waiting.cards()
-        assert {card.body.split()[1] for card in cards if "money" in " ".join(card.risk.reasons)} == {"wire"}
+        assert {
+            card.body.split()[1] for card in cards if "money" in " ".join(card.risk.reasons)
+        } == {"wire"}
 
 
 @requirement("gate:content-bound")
 def test_what_was_changed_in_a_very_long_text_is_shown_alone() -> None:
     lines = [f"line {number}" for number in range(MOST_COMPARED)]
-    old = Mail(kind="send_email", account="me@example.com", **HELLO | {"body": "\n".join(lines)})
+    old = Mail(
+        kind="send_email", account="me@example.com", **HELLO | {"body": "\n".join(lines)}
+    )
     changed = [*lines[:500], "another", *lines[501:]]
     difference = describe_difference(old, old.edit({"body": "\n".join(changed)})) or ""
     assert difference.splitlines()[2:] == ["@@ -504,1 +504,1 @@", "-line 500", "+another"]

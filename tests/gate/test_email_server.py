@@ -18,14 +18,20 @@ from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 
-WAYS = [pytest.param(way, era, id=f"{way}-{era}") for way in ("stdio", "http") for era in ERAS]
+WAYS = [
+    pytest.param(way, era, id=f"{way}-{era}") for way in ("stdio", "http") for era in ERAS
+]
 everywhere = pytest.mark.parametrize(("way", "era"), WAYS)
 
 
 @requirement("email:contract")
 @everywhere
-async def test_the_server_answers_in_the_seeds_words(site: Site, way: str, era: str) -> None:
-    async with site.with_variables(DESKHAND_MAX_SENDS="2").client_over(way, era, "email") as client:
+async def test_the_server_answers_in_the_seeds_words(
+    site: Site, way: str, era: str
+) -> None:
+    async with site.with_variables(DESKHAND_MAX_SENDS="2").client_over(
+        way, era, "email"
+    ) as client:
         await searches(site, client)
         await drafts(site, client)
         await sends(site, client)
@@ -35,7 +41,12 @@ async def test_the_server_answers_in_the_seeds_words(site: Site, way: str, era: 
 
 async def searches(site: Site, client: Client) -> None:
     mail = site.gmail.account.deliver(
-        letter(sender="John <john@example.com>", subject="Invoice #1234", body="Pay me", message_id="<one@example.org>")
+        letter(
+            sender="John <john@example.com>",
+            subject="Invoice #1234",
+            body="Pay me",
+            message_id="<one@example.org>",
+        )
     )
     found = await said(client, "search_email", query="invoice")
     assert found.splitlines() == [
@@ -45,9 +56,14 @@ async def searches(site: Site, client: Client) -> None:
         "   Snippet: Pay me",
         f"   Message ID: {mail.id} | Thread ID: {mail.thread_id}",
     ]
-    assert await said(client, "search_email", query="nothing") == "No emails found matching: nothing"
+    assert (
+        await said(client, "search_email", query="nothing")
+        == "No emails found matching: nothing"
+    )
     site.gmail.plan("messages.list", Status(403, "forbidden"))
-    assert (await said(client, "search_email", query="invoice")).startswith("Error searching emails: ")
+    assert (await said(client, "search_email", query="invoice")).startswith(
+        "Error searching emails: "
+    )
 
 
 async def drafts(site: Site, client: Client) -> None:
@@ -70,18 +86,27 @@ async def sends(site: Site, client: Client) -> None:
         "Rejected: No matching approval file found in vault/Approved/ for sending to a***@example.org. "
         "Create an approval file with type: email_send and move it to vault/Approved/."
     )
-    assert rejected.splitlines()[1].startswith("Only the person decides, so write and move no file for it.")
+    assert rejected.splitlines()[1].startswith(
+        "Only the person decides, so write and move no file for it."
+    )
     site.approve()
     site.gmail.plan("drafts.send", Status(403, "forbidden"))
     assert (await said(client, "send_email", **HELLO)).startswith("Error sending email: ")
     sent = await said(client, "send_email", **HELLO)
     (mail,) = site.gmail.account.search("in:sent", [])
-    assert sent == f"Email sent successfully. Message ID: {mail.id} Thread ID: {mail.thread_id}"
+    assert (
+        sent
+        == f"Email sent successfully. Message ID: {mail.id} Thread ID: {mail.thread_id}"
+    )
 
 
 async def replies(site: Site, client: Client) -> None:
     (original,) = site.gmail.account.search("in:inbox", [])
-    reply = {"thread_id": original.thread_id, "message_id": original.id, "body": "I am fine."}
+    reply = {
+        "thread_id": original.thread_id,
+        "message_id": original.id,
+        "body": "I am fine.",
+    }
     for wrong in ({"thread_id": "18d5a", "message_id": "18d5a"}, {"thread_id": "18d5a"}):
         unapproved = await said(client, "reply_email", **reply | wrong)
         assert unapproved.splitlines()[0] == (
@@ -91,7 +116,9 @@ async def replies(site: Site, client: Client) -> None:
         approval = site.home.vault / "Approved" / "thread.md"
         approval.parent.mkdir(exist_ok=True)
         for more in ("", "to: ann@example.org\nsubject: Hello\n"):
-            approval.write_text(f'---\ntype: email_reply\nstatus: approved\nthread_id: "18d5a"\n{more}---\n')
+            approval.write_text(
+                f'---\ntype: email_reply\nstatus: approved\nthread_id: "18d5a"\n{more}---\n'
+            )
             unknown = await said(client, "reply_email", **reply | wrong)
             assert unknown == "Error: Thread ID 18d5a not found or no longer accessible."
         approval.unlink()
@@ -103,16 +130,23 @@ async def replies(site: Site, client: Client) -> None:
     )
     site.approve()
     site.gmail.plan("drafts.send", Status(403, "forbidden"))
-    assert (await said(client, "reply_email", **reply)).startswith("Error replying to thread: ")
+    assert (await said(client, "reply_email", **reply)).startswith(
+        "Error replying to thread: "
+    )
     sent = await said(client, "reply_email", **reply)
     mail = site.gmail.account.search("in:sent", [])[0]
-    assert sent == f"Reply sent successfully. Message ID: {mail.id} Thread ID: {original.thread_id}"
+    assert (
+        sent
+        == f"Reply sent successfully. Message ID: {mail.id} Thread ID: {original.thread_id}"
+    )
     left = site.sent[-1]
     assert left["To"] == "john@example.com"
     assert left["In-Reply-To"] == left["References"] == "<one@example.org>"
 
     site.write(type="email_reply", to="john@example.com")
-    limited = "Rejected: Rate limit exceeded (2 emails/hour). Next send available in 60 minutes."
+    limited = (
+        "Rejected: Rate limit exceeded (2 emails/hour). Next send available in 60 minutes."
+    )
     assert await said(client, "reply_email", **reply | {"body": "And you?"}) == limited
     site.write(name="another.md")
     assert await said(client, "send_email", **HELLO | {"body": "Another."}) == limited
@@ -124,22 +158,34 @@ async def test_in_dev_mode_everything_is_logged_and_nothing_reaches_the_provider
     site: Site, way: str, era: str
 ) -> None:
     long = "x" * 245
-    async with site.with_variables(DEV_MODE="true").client_over(way, era, "email") as client:
+    async with site.with_variables(DEV_MODE="true").client_over(
+        way, era, "email"
+    ) as client:
         assert await said(client, "draft_email", **HELLO) == (
             "[DEV_MODE] Draft logged but not created. To: a***@example.org, Subject: Meeting notes"
         )
         assert await said(client, "send_email", **HELLO) == (
             "[DEV_MODE] Send logged but not executed. To: a***@example.org, Subject: Meeting notes"
         )
-        assert await said(client, "reply_email", thread_id="18d5a", message_id="18d5b", body=long) == (
+        assert await said(
+            client, "reply_email", thread_id="18d5a", message_id="18d5b", body=long
+        ) == (
             "[DEV_MODE] Reply logged but not executed. Thread: 18d5a, Body length: 245 chars"
         )
         bad = await said(client, "send_email", **HELLO | {"to": "not-an-email"})
         assert bad.splitlines()[0] == "Error: Invalid email address format: not-an-email"
         assert site.gmail.asked == []
         # Reading is allowed all the same.
-        assert await said(client, "search_email", query="x") == "No emails found matching: x"
-    assert [line["result"] for line in site.log()] == ["dev_mode", "dev_mode", "dev_mode", "rejected", "success"]
+        assert (
+            await said(client, "search_email", query="x") == "No emails found matching: x"
+        )
+    assert [line["result"] for line in site.log()] == [
+        "dev_mode",
+        "dev_mode",
+        "dev_mode",
+        "rejected",
+        "success",
+    ]
     assert not (site.home.vault / "Pending_Approval").exists()
 
 
@@ -152,7 +198,9 @@ async def test_a_reply_to_nothing_is_refused_before_anything_else(
 ) -> None:
     async with site.client("email", DEV_MODE=dev_mode) as client:
         answer = await said(
-            client, "reply_email", **{"thread_id": "18d5a", "message_id": "18d5b", "body": "Yes."} | {name: empty}
+            client,
+            "reply_email",
+            **{"thread_id": "18d5a", "message_id": "18d5b", "body": "Yes."} | {name: empty},
         )
     assert answer.startswith(f"Error: The {name} is empty")
     assert site.gmail.asked == []
@@ -160,13 +208,21 @@ async def test_a_reply_to_nothing_is_refused_before_anything_else(
 
 @requirement("gmail:nothing-happened")
 @pytest.mark.parametrize("code", [429, 503])
-async def test_a_gmail_that_fails_for_a_moment_is_asked_again(site: Site, code: int) -> None:
+async def test_a_gmail_that_fails_for_a_moment_is_asked_again(
+    site: Site, code: int
+) -> None:
     original = site.gmail.account.deliver(letter(message_id="<one@example.org>"))
     site.write(type="email_reply")
     for name in ("drafts.create", "drafts.send"):
         site.gmail.plan(name, Status(code, "backendError"))
     async with site.client("email") as client:
-        answer = await said(client, "reply_email", thread_id=original.thread_id, message_id=original.id, body="Fine.")
+        answer = await said(
+            client,
+            "reply_email",
+            thread_id=original.thread_id,
+            message_id=original.id,
+            body="Fine.",
+        )
 
     assert answer.startswith("Reply sent successfully.")
     assert len(site.sent) == 1
@@ -176,7 +232,11 @@ async def test_a_gmail_that_fails_for_a_moment_is_asked_again(site: Site, code: 
 @requirement("email:data")
 async def test_each_sentence_comes_with_its_data(site: Site) -> None:
     mail = site.gmail.account.deliver(
-        letter(sender="John <john@example.com>", to="me@example.com, Ann <ann@example.org>", body="Pay me " * 50)
+        letter(
+            sender="John <john@example.com>",
+            to="me@example.com, Ann <ann@example.org>",
+            body="Pay me " * 50,
+        )
     )
     label = site.gmail.account.add_label("Clients")
     site.gmail.account.modify(mail, [label], [])
@@ -241,7 +301,9 @@ async def test_where_nothing_was_sent_the_data_is_the_sentence(site: Site) -> No
 
 
 @requirement("mail:local-stays")
-async def test_a_mail_in_a_local_mailbox_says_that_it_stays_on_this_machine(site: Site) -> None:
+async def test_a_mail_in_a_local_mailbox_says_that_it_stays_on_this_machine(
+    site: Site,
+) -> None:
     local = {"DESKHAND_MAIL": "local", "DESKHAND_ADDRESS": "me@example.com"}
     stays = "It stays on this machine: this desk works on a local mailbox, which reaches nobody."
     site.write()
@@ -264,7 +326,9 @@ async def test_without_any_account_somebody_must_sign_in(home: Home, name: str) 
     make = {"email": email_server, "gmail": gmail_server}[name]
     async with Client(make(desk), mode="2026-07-28") as client:
         answer = await client.call_tool("send_email", HELLO)
-        read = await client.call_tool({"email": "search_email", "gmail": "list_emails"}[name], {"query": "x"})
+        read = await client.call_tool(
+            {"email": "search_email", "gmail": "list_emails"}[name], {"query": "x"}
+        )
     desk.close()
 
     for refused in (answer, read):
@@ -293,16 +357,27 @@ async def test_a_reply_is_released_by_its_thread_else_by_its_recipient(
     site: Site, properties: dict[str, str], released: bool
 ) -> None:
     original = site.gmail.account.deliver(letter(message_id="<one@example.org>"))
-    given = {key: value.replace("THREAD", original.thread_id) for key, value in properties.items()}
+    given = {
+        key: value.replace("THREAD", original.thread_id)
+        for key, value in properties.items()
+    }
     lines = "".join(f"{key}: {json.dumps(value)}\n" for key, value in given.items())
     (site.home.vault / "Approved").mkdir()
-    (site.home.vault / "Approved" / "yes.md").write_text(f"---\ntype: email_reply\nstatus: approved\n{lines}---\n")
+    (site.home.vault / "Approved" / "yes.md").write_text(
+        f"---\ntype: email_reply\nstatus: approved\n{lines}---\n"
+    )
     async with site.client("email") as client:
         answer = await said(
-            client, "reply_email", thread_id=original.thread_id, message_id=original.id, body="I am fine."
+            client,
+            "reply_email",
+            thread_id=original.thread_id,
+            message_id=original.id,
+            body="I am fine.",
         )
 
-    assert answer.startswith("Reply sent successfully." if released else "Rejected: No matching approval file")
+    assert answer.startswith(
+        "Reply sent successfully." if released else "Rejected: No matching approval file"
+    )
     assert len(site.sent) == released
 
 
@@ -312,7 +387,10 @@ async def test_a_reply_is_released_by_its_thread_else_by_its_recipient(
     [
         ({"to": "not-an-email"}, "Error: Invalid email address format: not-an-email"),
         ({"to": ""}, "Error: Invalid email address format: "),
-        ({"to": "ann@example.org\r\nBcc: eve@example.org"}, "Error: Invalid email address format: "),
+        (
+            {"to": "ann@example.org\r\nBcc: eve@example.org"},
+            "Error: Invalid email address format: ",
+        ),
         ({"to": "ann@example.org\u2028"}, "Error: Invalid email address format: "),
         ({"to": "friends: ann@example.org;"}, "Error: Invalid email address format: "),
         ({"subject": "Hello\nBcc: eve@example.org"}, "Error: The subject must be one line"),
@@ -346,9 +424,13 @@ async def test_the_tools_of_both_servers_are_titled_and_small(site: Site) -> Non
     for name in ("email", "gmail"):
         async with site.client(name) as client:
             tools = (await client.list_tools()).tools
-        size += sum(len(tool.model_dump_json(exclude_none=True, by_alias=True)) for tool in tools)
+        size += sum(
+            len(tool.model_dump_json(exclude_none=True, by_alias=True)) for tool in tools
+        )
         names.append([tool.name for tool in tools])
-        assert all(tool.description and len(tool.description.splitlines()) <= 3 for tool in tools)
+        assert all(
+            tool.description and len(tool.description.splitlines()) <= 3 for tool in tools
+        )
 
     assert names == [
         ["search_email", "draft_email", "send_email", "reply_email"],

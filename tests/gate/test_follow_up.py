@@ -60,13 +60,21 @@ class Awaiting:
     async def waiting(self) -> list[Card]:
         return (await self.desk.waiting.cards())[0]
 
-    async def receive(self, sent: Card, sender: str = "Ann <ann@example.org>", **headers: str) -> None:
+    async def receive(
+        self, sent: Card, sender: str = "Ann <ann@example.org>", **headers: str
+    ) -> None:
         """A mail in the thread of one that left."""
         box = self.desk.mailbox
         assert isinstance(box, LocalMailbox)
         account = (await self.desk.waiting.find(sent.id)).send_id
-        raw = letter(sender=sender, references=f"<{account}@example.com>", message_id=f"<{token_hex(8)}@x>")
-        lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+        raw = letter(
+            sender=sender,
+            references=f"<{account}@example.com>",
+            message_id=f"<{token_hex(8)}@x>",
+        )
+        lines = "".join(
+            f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items()
+        )
         await box.receive([Incoming(lines.encode() + raw, seen=False, dated=self.clock())])
 
     async def look_after(self, **span: float) -> list[Card]:
@@ -81,7 +89,9 @@ class Awaiting:
 
 @asynccontextmanager
 async def opened(home: Home, clock: Clock) -> AsyncIterator[Awaiting]:
-    desk = Desk(load(home.environment | {"DESKHAND_ADDRESS": "me@example.com"}).settings, clock)
+    desk = Desk(
+        load(home.environment | {"DESKHAND_ADDRESS": "me@example.com"}).settings, clock
+    )
     try:
         async with Client(desk_server(desk), mode="2026-07-28") as client:
             yield Awaiting(desk, client, clock)
@@ -96,7 +106,9 @@ async def place(home: Home) -> AsyncIterator[Awaiting]:
         yield made
 
 
-async def test_the_person_is_told_once_when_nobody_answered_also_after_a_restart(home: Home) -> None:
+async def test_the_person_is_told_once_when_nobody_answered_also_after_a_restart(
+    home: Home,
+) -> None:
     clock = Clock()
     async with opened(home, clock) as place:
         sent = await place.send(follow_up="fri 14:00")
@@ -110,7 +122,9 @@ async def test_the_person_is_told_once_when_nobody_answered_also_after_a_restart
         assert HELLO["subject"] in told.subject
         assert [card.id for card in await place.look_after(days=1)] == [told.id]
         assert len(list((home.vault / "Pending_Approval").glob("*.md"))) == 1
-        next((home.vault / "Pending_Approval").glob("*.md")).unlink()  # as a process that died before it was written
+        next(
+            (home.vault / "Pending_Approval").glob("*.md")
+        ).unlink()  # as a process that died before it was written
         await place.look_after(minutes=1)
         assert len(list((home.vault / "Pending_Approval").glob("*.md"))) == 1
         await place.desk.answers.respond(told.id, told.digest, follow_ups.LEAVE, "person")
@@ -128,8 +142,14 @@ async def test_of_two_desks_one_tells(home: Home) -> None:
         await ours.desk.store.write(follow_ups.begin, "never asked", clock(), clock())
         (awaited,) = await ours.awaited()
         question = follow_ups.ask_about(awaited, None)
-        assert await ours.desk.store.write(follow_ups.tell, awaited, question, clock()) is not None
-        assert await other.desk.store.write(follow_ups.tell, awaited, question, clock()) is None
+        assert (
+            await ours.desk.store.write(follow_ups.tell, awaited, question, clock())
+            is not None
+        )
+        assert (
+            await other.desk.store.write(follow_ups.tell, awaited, question, clock())
+            is None
+        )
         assert len(await other.look_after(minutes=1)) == 1
 
 
@@ -166,14 +186,18 @@ async def test_what_no_person_wrote_is_no_answer(place: Awaiting) -> None:
 def test_a_report_and_a_letter_are_told_apart() -> None:
     report = b'From: a@b.example\r\nContent-Type: multipart/report; boundary="x"\r\n\r\n--x--\r\n'
     assert reminding.is_by_machine(report)
-    assert not reminding.is_by_machine(b"From: a@b.example\r\nAuto-Submitted: no\r\nPrecedence: list\r\n\r\nYes.\r\n")
+    assert not reminding.is_by_machine(
+        b"From: a@b.example\r\nAuto-Submitted: no\r\nPrecedence: list\r\n\r\nYes.\r\n"
+    )
     assert not reminding.is_by_machine(b"\xff\0 no mail at all")
 
 
 async def test_the_time_counts_from_when_the_mail_left(place: Awaiting) -> None:
     await place.ask(follow_up="2d")
     (card,) = await place.waiting()
-    assert [each.id for each in await place.look_after(days=4)] == [card.id]  # it has not left: nobody can answer
+    assert [each.id for each in await place.look_after(days=4)] == [
+        card.id
+    ]  # it has not left: nobody can answer
     await place.desk.answers.approve_now(card.id, card.digest, "person")
     await place.desk.gate.release_due()
     assert await place.look_after(days=1) == []
@@ -193,12 +217,19 @@ async def test_a_mail_that_never_leaves_is_awaited_by_nobody(place: Awaiting) ->
 
 
 async def test_a_time_that_is_none_is_refused_and_nobody_asked(place: Awaiting) -> None:
-    for words in ("yesterday", "2020-01-01T00:00:00Z", "next friday", "2999-01-01T00:00:00Z"):
+    for words in (
+        "yesterday",
+        "2020-01-01T00:00:00Z",
+        "next friday",
+        "2999-01-01T00:00:00Z",
+    ):
         assert "follow_up" in await place.ask(follow_up=words)
     assert await place.waiting() == []
 
 
-async def test_what_the_person_says_stands_when_the_assistant_calls_again(place: Awaiting) -> None:
+async def test_what_the_person_says_stands_when_the_assistant_calls_again(
+    place: Awaiting,
+) -> None:
     await place.ask(follow_up="2d")
     (card,) = await place.waiting()
     request = await place.desk.waiting.find(card.id)
@@ -209,7 +240,9 @@ async def test_what_the_person_says_stands_when_the_assistant_calls_again(place:
     assert awaited.due == due
 
 
-async def test_a_mailbox_that_is_away_is_asked_again_for_a_day(place: Awaiting, home: Home) -> None:
+async def test_a_mailbox_that_is_away_is_asked_again_for_a_day(
+    place: Awaiting, home: Home
+) -> None:
     await place.send(follow_up="2d")
     await place.desk.close_mailbox()
     for each in home.path.glob("mail.db*"):
@@ -219,25 +252,46 @@ async def test_a_mailbox_that_is_away_is_asked_again_for_a_day(place: Awaiting, 
     assert "could not be seen" in told.body
 
 
-async def test_the_page_and_the_command_set_list_and_cancel(place: Awaiting, home: Home) -> None:
+async def test_the_page_and_the_command_set_list_and_cancel(
+    place: Awaiting, home: Home
+) -> None:
     sent = await place.send()
-    async with served(web_site(place.desk)) as address, signed_in(place.desk, address) as person:
-        assert "Tell me if nobody answers" in (await person.reads(f"/approvals/{sent.id}")).text
-        done = await person.sends(f"/approvals/{sent.id}/follow-up", {"when": "3d", "digest": sent.digest})
+    async with (
+        served(web_site(place.desk)) as address,
+        signed_in(place.desk, address) as person,
+    ):
+        assert (
+            "Tell me if nobody answers"
+            in (await person.reads(f"/approvals/{sent.id}")).text
+        )
+        done = await person.sends(
+            f"/approvals/{sent.id}/follow-up", {"when": "3d", "digest": sent.digest}
+        )
         assert done.status_code == 303
         assert HELLO["subject"] in (await person.reads("/follow-ups")).text
         assert "You are told" in (await person.reads(f"/approvals/{sent.id}")).text
         listed = home.command("follow-up", "list", "--json")
         assert sent.id in listed.stdout, listed.stderr
-        assert (await person.sends("/follow-ups/cancel", {"request": sent.id})).status_code == 303
+        assert (
+            await person.sends("/follow-ups/cancel", {"request": sent.id})
+        ).status_code == 303
         assert "There is none" in (await person.reads("/follow-ups")).text
-        assert (await person.sends(f"/approvals/{sent.id}/follow-up", {"when": "whenever"})).status_code == 422
+        assert (
+            await person.sends(f"/approvals/{sent.id}/follow-up", {"when": "whenever"})
+        ).status_code == 422
     assert home.command("follow-up", "cancel", "nothing").returncode == 4
 
 
-async def test_how_long_is_counted_from_the_sending_and_a_named_time_stays(place: Awaiting) -> None:
+async def test_how_long_is_counted_from_the_sending_and_a_named_time_stays(
+    place: Awaiting,
+) -> None:
     begun = place.clock()
-    for subject, words in (("a", "3d"), ("b", "in 3 days"), ("c", "2026-11-18T12:00:00Z"), ("d", "fri 14:00")):
+    for subject, words in (
+        ("a", "3d"),
+        ("b", "in 3 days"),
+        ("c", "2026-11-18T12:00:00Z"),
+        ("d", "fri 14:00"),
+    ):
         await place.ask(follow_up=words, subject=subject)
     await place.ask(follow_up="2d", subject="e", send_at="2026-11-17T09:00:00Z")
     before = {each.request.action.subject: each.due for each in await place.awaited()}
@@ -247,11 +301,22 @@ async def test_how_long_is_counted_from_the_sending_and_a_named_time_stays(place
         await place.desk.answers.approve_now(card.id, card.digest, "person")
     await place.desk.gate.release_due()
     after = {
-        each.request.action.subject: each.due - before[each.request.action.subject] for each in await place.awaited()
+        each.request.action.subject: each.due - before[each.request.action.subject]
+        for each in await place.awaited()
     }
     late = timedelta(hours=2)
-    assert after == {"a": late, "b": late, "c": timedelta(), "d": timedelta(), "e": timedelta()}
-    sent = next(each.request for each in await place.awaited() if each.request.action.subject == "a")
+    assert after == {
+        "a": late,
+        "b": late,
+        "c": timedelta(),
+        "d": timedelta(),
+        "e": timedelta(),
+    }
+    sent = next(
+        each.request for each in await place.awaited() if each.request.action.subject == "a"
+    )
     place.clock.pass_by(days=9)
-    due = await place.desk.store.write(follow_ups.await_answer, sent, timedelta(days=3), place.clock())
+    due = await place.desk.store.write(
+        follow_ups.await_answer, sent, timedelta(days=3), place.clock()
+    )
     assert due == place.clock() + timedelta(days=3)  # it has left: from now on

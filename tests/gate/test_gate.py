@@ -29,7 +29,9 @@ async def asked_and_approved(site: Site, client: Client) -> None:
 
 
 @requirement("gate:asks")
-async def test_a_mail_nobody_approved_is_never_sent_and_its_request_waits(site: Site) -> None:
+async def test_a_mail_nobody_approved_is_never_sent_and_its_request_waits(
+    site: Site,
+) -> None:
     async with site.client("email") as client:
         first = await said(client, "send_email", **HELLO)
         again = await said(client, "send_email", **HELLO)
@@ -39,20 +41,29 @@ async def test_a_mail_nobody_approved_is_never_sent_and_its_request_waits(site: 
     assert again == first
     assert site.sent == []
     text = site.pending().read_text()
-    for line in ("type: email_send", "status: pending_approval", "action_type: send_email", "to: ann@example.org"):
+    for line in (
+        "type: email_send",
+        "status: pending_approval",
+        "action_type: send_email",
+        "to: ann@example.org",
+    ):
         assert f"\n{line}\n" in text
     assert HELLO["body"] in text
 
 
 @requirement("gate:released")
-async def test_what_the_person_moved_to_approved_is_sent_as_it_stood_there(site: Site) -> None:
+async def test_what_the_person_moved_to_approved_is_sent_as_it_stood_there(
+    site: Site,
+) -> None:
     async with site.client("email") as client:
         await asked_and_approved(site, client)
         answer = await said(client, "send_email", **HELLO)
 
     (mail,) = site.sent
     assert answer.startswith("Email sent successfully. Message ID: ")
-    assert (mail["To"], mail["Subject"], mail.get_content().replace("\r\n", "\n")) == tuple(HELLO.values())
+    assert (mail["To"], mail["Subject"], mail.get_content().replace("\r\n", "\n")) == tuple(
+        HELLO.values()
+    )
     assert site.files("Approved") == site.files("Pending_Approval") == []
     (done,) = site.files("Done")
     assert "status: done" in done.read_text()
@@ -71,7 +82,9 @@ async def test_what_the_person_moved_to_approved_is_sent_as_it_stood_there(site:
         {"subject": "Meeting notes\r\nBcc: eve@example.org"},
     ],
 )
-async def test_an_approval_for_one_mail_never_releases_another(site: Site, change: dict[str, str]) -> None:
+async def test_an_approval_for_one_mail_never_releases_another(
+    site: Site, change: dict[str, str]
+) -> None:
     async with site.client("email") as client:
         await asked_and_approved(site, client)
         answer = await said(client, "send_email", **HELLO | change)
@@ -81,7 +94,9 @@ async def test_an_approval_for_one_mail_never_releases_another(site: Site, chang
 
 
 @requirement("gate:content-bound")
-async def test_an_edited_request_releases_nothing_and_waits_again_with_its_difference(site: Site) -> None:
+async def test_an_edited_request_releases_nothing_and_waits_again_with_its_difference(
+    site: Site,
+) -> None:
     async with site.client("email") as client:
         await asked_and_approved(site, client)
         (file,) = site.files("Approved")
@@ -121,7 +136,9 @@ async def test_an_edited_request_releases_nothing_and_waits_again_with_its_diffe
         ("action_id: ", "x: "),
     ],
 )
-async def test_whatever_is_edited_in_a_sealed_request_it_releases_nothing(site: Site, old: str, new: str) -> None:
+async def test_whatever_is_edited_in_a_sealed_request_it_releases_nothing(
+    site: Site, old: str, new: str
+) -> None:
     async with site.client("email") as client:
         await asked_and_approved(site, client)
         (file,) = site.files("Approved")
@@ -136,7 +153,10 @@ async def test_whatever_is_edited_in_a_sealed_request_it_releases_nothing(site: 
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (r"status: pending_approval", "status: approved\napproved_at: 2026-11-15T09:00:00Z"),
+        (
+            r"status: pending_approval",
+            "status: approved\napproved_at: 2026-11-15T09:00:00Z",
+        ),
         (r"status: pending_approval\n", ""),
         (r"to: (.*)", r'to: "\1"'),
         (r"subject: (.*)", r"subject: '\1'"),
@@ -147,7 +167,9 @@ async def test_whatever_is_edited_in_a_sealed_request_it_releases_nothing(site: 
         (r"\A", "\ufeff"),
     ],
 )
-async def test_a_yes_counts_in_whatever_spelling_its_properties_are(site: Site, old: str, new: str) -> None:
+async def test_a_yes_counts_in_whatever_spelling_its_properties_are(
+    site: Site, old: str, new: str
+) -> None:
     async with site.client("email") as client:
         assert (await said(client, "send_email", **HELLO)).startswith(REJECTED)
         file = site.pending()
@@ -156,12 +178,16 @@ async def test_a_yes_counts_in_whatever_spelling_its_properties_are(site: Site, 
         file.write_bytes(changed.encode())
         site.approve()
 
-        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
     assert len(site.sent) == 1
 
 
 @requirement("gate:spelling")
-async def test_a_file_that_an_earlier_version_sealed_byte_for_byte_still_counts(site: Site) -> None:
+async def test_a_file_that_an_earlier_version_sealed_byte_for_byte_still_counts(
+    site: Site,
+) -> None:
     async with site.client("email") as client:
         assert (await said(client, "send_email", **HELLO)).startswith(REJECTED)
         file = site.pending()
@@ -171,7 +197,9 @@ async def test_a_file_that_an_earlier_version_sealed_byte_for_byte_still_counts(
         file.write_text(unsealed.replace("\n---\n", f'\nseal: "{seal}"\n---\n', 1))
         site.approve()
 
-        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
 
 
 @requirement("gate:once")
@@ -229,7 +257,9 @@ async def test_a_no_is_told_apart_and_holds_until_the_person_changes_it(site: Si
         assert site.files("Pending_Approval") == []
 
         site.approve(file)
-        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
 
 
 @requirement("gate:withdrawn")
@@ -254,10 +284,14 @@ async def test_a_yes_that_was_taken_back_sends_nothing(site: Site) -> None:
         {"action_type": "send_email"},
     ],
 )
-async def test_a_hand_written_approval_releases_one_mail(site: Site, properties: dict[str, str]) -> None:
+async def test_a_hand_written_approval_releases_one_mail(
+    site: Site, properties: dict[str, str]
+) -> None:
     site.write(**properties)
     async with site.client("email") as client:
-        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
         site.clock.pass_by(minutes=11)
         assert (await said(client, "send_email", **HELLO)).startswith(REJECTED)
 
@@ -282,7 +316,9 @@ async def test_a_hand_written_approval_releases_one_mail(site: Site, properties:
         {"digest": "0" * 64},
     ],
 )
-async def test_a_hand_written_approval_of_another_mail_releases_nothing(site: Site, properties: dict[str, str]) -> None:
+async def test_a_hand_written_approval_of_another_mail_releases_nothing(
+    site: Site, properties: dict[str, str]
+) -> None:
     site.write(**properties)
     async with site.client("email") as client:
         assert (await said(client, "send_email", **HELLO)).startswith(REJECTED)
@@ -298,17 +334,23 @@ async def test_a_hand_written_file_is_no_new_yes_when_it_comes_back(site: Site) 
         await said(client, "send_email", **HELLO)
         shutil.copy2(kept, site.home.vault / "Approved" / "copy.md")
 
-        assert (await said(client, "send_email", **HELLO | {"body": "another"})).startswith(REJECTED)
+        assert (await said(client, "send_email", **HELLO | {"body": "another"})).startswith(
+            REJECTED
+        )
     assert len(site.sent) == 1
 
 
 @requirement("gate:hand-written")
-async def test_where_only_sealed_approvals_count_a_hand_written_one_does_not(site: Site) -> None:
+async def test_where_only_sealed_approvals_count_a_hand_written_one_does_not(
+    site: Site,
+) -> None:
     site.write()
     async with site.client("email", DESKHAND_APPROVALS="sealed") as client:
         assert (await said(client, "send_email", **HELLO)).startswith(REJECTED)
         site.approve()
-        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
 
 
 @requirement("gate:hand-written")
@@ -323,7 +365,9 @@ async def test_a_link_in_the_approved_folder_releases_nothing(site: Site) -> Non
 
 
 @requirement("gate:rate")
-async def test_the_rate_is_counted_in_the_ledger_over_servers_and_restarts(site: Site) -> None:
+async def test_the_rate_is_counted_in_the_ledger_over_servers_and_restarts(
+    site: Site,
+) -> None:
     limits = {"DESKHAND_MAX_SENDS": "2"}
     for number, name in enumerate(("email", "gmail")):
         site.write(created=str(number))
@@ -333,12 +377,17 @@ async def test_the_rate_is_counted_in_the_ledger_over_servers_and_restarts(site:
     file = site.write(created="third")
     async with site.client("email", **limits) as client:
         limited = await said(client, "send_email", **HELLO)
-        assert limited == "Rejected: Rate limit exceeded (2 emails/hour). Next send available in 40 minutes."
+        assert (
+            limited
+            == "Rejected: Rate limit exceeded (2 emails/hour). Next send available in 40 minutes."
+        )
         assert file.exists()
         assert len(site.sent) == 2
 
         site.clock.pass_by(minutes=40)
-        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
 
 
 @requirement("gate:rate")
@@ -346,19 +395,27 @@ async def test_without_an_approval_the_rate_is_not_looked_at(site: Site) -> None
     async with site.client("email", DESKHAND_MAX_SENDS="0") as client:
         assert (await said(client, "send_email", **HELLO)).startswith(REJECTED)
         site.approve()
-        assert (await said(client, "send_email", **HELLO)).startswith("Rejected: Rate limit exceeded (0 emails/hour).")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Rejected: Rate limit exceeded (0 emails/hour)."
+        )
 
 
 @requirement("gate:put-back")
 @pytest.mark.parametrize("call", ["drafts.create", "drafts.send"])
-async def test_a_refusal_of_the_provider_spends_neither_the_approval_nor_the_rate(site: Site, call: str) -> None:
+async def test_a_refusal_of_the_provider_spends_neither_the_approval_nor_the_rate(
+    site: Site, call: str
+) -> None:
     site.gmail.plan(call, Status(403, "rateLimitExceeded", retry_after=60))
     async with site.client("email", DESKHAND_MAX_SENDS="1") as client:
         await asked_and_approved(site, client)
-        assert (await said(client, "send_email", **HELLO)).startswith("Error sending email: ")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Error sending email: "
+        )
         assert len(site.files("Approved")) == 1
 
-        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
     assert len(site.sent) == 1
 
 
@@ -367,24 +424,34 @@ async def test_a_hand_written_approval_comes_back_from_a_refusal_too(site: Site)
     site.gmail.plan("drafts.send", Status(403, "rateLimitExceeded", retry_after=60))
     site.write()
     async with site.client("email") as client:
-        assert (await said(client, "send_email", **HELLO)).startswith("Error sending email: ")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Error sending email: "
+        )
         assert [file.name for file in site.files("Approved")] == ["yes.md"]
-        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
     assert len(site.sent) == 1
 
 
 @requirement("gate:once")
 @pytest.mark.parametrize("accepted", [True, False])
-async def test_a_lost_answer_is_looked_up_and_the_mail_leaves_once(site: Site, accepted: bool) -> None:
+async def test_a_lost_answer_is_looked_up_and_the_mail_leaves_once(
+    site: Site, accepted: bool
+) -> None:
     site.gmail.plan("drafts.send", Cut(accepted))
     async with site.client("email") as client:
         await asked_and_approved(site, client)
-        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
     assert len(site.sent) == 1
 
 
 @requirement("gate:unknown")
-async def test_what_nobody_knows_is_left_to_the_person_who_may_send_it_once_more(site: Site) -> None:
+async def test_what_nobody_knows_is_left_to_the_person_who_may_send_it_once_more(
+    site: Site,
+) -> None:
     async with site.client("email") as client:
         await asked_and_approved(site, client)
         lose_the_mail(site)
@@ -398,7 +465,9 @@ async def test_what_nobody_knows_is_left_to_the_person_who_may_send_it_once_more
         assert len(site.gmail.account.drafts) == 0
 
         site.approve()
-        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
 
 
 @requirement("gate:unknown")
@@ -452,7 +521,9 @@ async def test_every_call_is_on_the_record_once_and_redacted(site: Site) -> None
         site.approve()
         await said(client, "send_email", **HELLO)
         await said(client, "draft_email", **HELLO)
-        await said(client, "reply_email", thread_id="none", message_id="none", body="a secret")
+        await said(
+            client, "reply_email", thread_id="none", message_id="none", body="a secret"
+        )
 
     lines = site.log()
     assert [(line["action_type"], line["target"], line["result"]) for line in lines] == [
@@ -479,7 +550,11 @@ async def test_every_call_is_on_the_record_once_and_redacted(site: Site) -> None
 @requirement("gate:asks")
 async def test_two_who_ask_for_the_same_at_once_make_one_request(site: Site) -> None:
     answers: list[str] = []
-    async with site.client("email") as one, site.client("email") as other, anyio.create_task_group() as asking:
+    async with (
+        site.client("email") as one,
+        site.client("email") as other,
+        anyio.create_task_group() as asking,
+    ):
         for client in (one, other, one, other):
 
             async def ask(client: Client = client) -> None:
@@ -492,7 +567,9 @@ async def test_two_who_ask_for_the_same_at_once_make_one_request(site: Site) -> 
 
 
 @requirement("gate:released")
-async def test_what_was_approved_can_be_sent_without_another_call_of_the_asker(site: Site) -> None:
+async def test_what_was_approved_can_be_sent_without_another_call_of_the_asker(
+    site: Site,
+) -> None:
     async with site.client("email") as client:
         await said(client, "send_email", **HELLO)
     desk = site.desk()
@@ -517,7 +594,9 @@ async def test_a_hand_written_yes_closes_the_request_that_waited(site: Site) -> 
         await said(client, "send_email", **HELLO)
         request = site.pending().read_bytes()
         site.write()
-        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
         assert site.files("Pending_Approval") == []
         (site.home.vault / "Approved" / "again.md").write_bytes(request)
         assert (await said(client, "send_email", **HELLO)).startswith(REJECTED)
@@ -528,8 +607,12 @@ async def test_a_hand_written_yes_closes_the_request_that_waited(site: Site) -> 
 async def test_a_request_may_be_renamed_on_its_way(site: Site) -> None:
     async with site.client("email") as client:
         await said(client, "send_email", **HELLO)
-        site.approve(site.pending().rename(site.home.vault / "Pending_Approval" / "Ann, please.md"))
-        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        site.approve(
+            site.pending().rename(site.home.vault / "Pending_Approval" / "Ann, please.md")
+        )
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
     assert [file.name for file in site.files("Done")] == ["Ann, please.md"]
 
 
@@ -541,23 +624,33 @@ async def test_editing_a_mail_that_may_have_left_does_not_change_it(site: Site) 
         await said(client, "send_email", **HELLO)
         file = site.approve()
         file.write_text(file.read_text().replace("at ten", "at nine"))
-        assert (await said(client, "send_email", **HELLO)).startswith("Error sending email: outcome unknown; ")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Error sending email: outcome unknown; "
+        )
         site.approve()
-        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
     assert all("at ten" in mail.get_content() for mail in site.sent)
 
 
 @requirement("gate:unknown")
-async def test_while_the_mailbox_does_not_say_what_became_of_a_mail_nothing_is_sent_again(site: Site) -> None:
+async def test_while_the_mailbox_does_not_say_what_became_of_a_mail_nothing_is_sent_again(
+    site: Site,
+) -> None:
     site.gmail.plan("drafts.send", Cut(accepted=True))
     site.gmail.plan("drafts.get", *4 * [Status(403, "forbidden")])
     async with site.client("email") as client:
         await asked_and_approved(site, client)
         answer = await said(client, "send_email", **HELLO)
-        assert answer.startswith("Error sending email: outcome unknown; the mailbox did not say")
+        assert answer.startswith(
+            "Error sending email: outcome unknown; the mailbox did not say"
+        )
         site.gmail._plan.clear()
 
-        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
     assert len(site.sent) == 1
 
 
@@ -578,7 +671,11 @@ async def test_the_key_of_the_seals_is_the_owners_and_not_in_the_vault(site: Sit
         await said(client, "send_email", **HELLO)
     key = site.home.path / "seal.key"
     assert key.stat().st_mode & 0o777 == 0o600
-    assert all(key.read_bytes() not in file.read_bytes() for file in site.home.vault.rglob("*") if file.is_file())
+    assert all(
+        key.read_bytes() not in file.read_bytes()
+        for file in site.home.vault.rglob("*")
+        if file.is_file()
+    )
 
 
 @requirement("gate:recorded")
@@ -588,9 +685,14 @@ async def test_a_vault_that_takes_no_line_hides_no_result_and_the_record_has_it(
     (site.home.vault / "Logs").write_text("This is no folder.")
     site.write()
     async with site.client("email") as client:
-        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
     (line,) = [each for each in caplog.records if each.message == "not_in_the_vault"]
-    assert (line.levelname, vars(line)["entry"]["target"]) == ("CRITICAL", "a***@example.org")
+    assert (line.levelname, vars(line)["entry"]["target"]) == (
+        "CRITICAL",
+        "a***@example.org",
+    )
     assert site.home.command("log", "--verify").stdout == "whole: 1 entries\n"
 
 
@@ -606,11 +708,16 @@ async def test_the_same_call_after_a_lost_answer_hears_of_the_send_and_asks_for_
             await asked_and_approved(site, client)
         sent = await said(client, "send_email", **HELLO)
         site.clock.pass_by(minutes=9)
-        site.write("another.md")  # a yes to somebody's next mail is none to the one that has left
+        site.write(
+            "another.md"
+        )  # a yes to somebody's next mail is none to the one that has left
         again = await said(client, "send_email", **HELLO)
 
         assert again.startswith(sent)
-        assert re.search(r"It was sent at 2026-11-15T09:00:00.000Z, request \w+; this call sent nothing\.", again)
+        assert re.search(
+            r"It was sent at 2026-11-15T09:00:00.000Z, request \w+; this call sent nothing\.",
+            again,
+        )
         assert len(site.sent) == 1
         assert site.files("Pending_Approval") == []
 
@@ -620,23 +727,32 @@ async def test_the_same_call_after_a_lost_answer_hears_of_the_send_and_asks_for_
 
 
 @requirement("gate:repeated-call")
-async def test_later_the_same_mail_is_asked_for_anew_and_its_card_names_the_first(site: Site) -> None:
+async def test_later_the_same_mail_is_asked_for_anew_and_its_card_names_the_first(
+    site: Site,
+) -> None:
     async with site.client("email") as client:
         await asked_and_approved(site, client)
         await said(client, "send_email", **HELLO)
         site.clock.pass_by(minutes=11)
         assert (await said(client, "send_email", **HELLO)).startswith(REJECTED)
 
-    assert "Exactly this mail was sent before, on 2026-11-15T09:00:00.000Z" in site.pending().read_text()
+    assert (
+        "Exactly this mail was sent before, on 2026-11-15T09:00:00.000Z"
+        in site.pending().read_text()
+    )
     desk = site.desk()
     ((card,), _) = await desk.waiting.cards()
     desk.close()
     assert card.risk.level == "high"
-    assert card.risk.reasons[0].startswith("Exactly this mail was sent before, on 2026-11-15T09:00:00.000Z (request ")
+    assert card.risk.reasons[0].startswith(
+        "Exactly this mail was sent before, on 2026-11-15T09:00:00.000Z (request "
+    )
 
 
 @requirement("email:contract")
-async def test_a_body_that_looks_like_a_page_leaves_the_email_server_as_the_plain_text_that_it_is(site: Site) -> None:
+async def test_a_body_that_looks_like_a_page_leaves_the_email_server_as_the_plain_text_that_it_is(
+    site: Site,
+) -> None:
     page = "<html><body><p style='display:none'>x</p>Hello</body></html>"
     async with site.client("email") as client:
         await said(client, "send_email", **HELLO | {"body": page})

@@ -14,7 +14,9 @@ from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 
-WAYS = [pytest.param(way, era, id=f"{way}-{era}") for way in ("stdio", "http") for era in ERAS]
+WAYS = [
+    pytest.param(way, era, id=f"{way}-{era}") for way in ("stdio", "http") for era in ERAS
+]
 ISO = IsStr(regex=r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
@@ -36,7 +38,9 @@ async def refused(client: Client, name: str, /, **arguments: Any) -> dict[str, A
 @requirement("gmail-server:contract")
 @pytest.mark.parametrize(("way", "era"), WAYS)
 async def test_models_and_errors_are_the_seeds(site: Site, way: str, era: str) -> None:
-    async with site.with_variables(DESKHAND_MAX_SENDS="1").client_over(way, era, "gmail") as client:
+    async with site.with_variables(DESKHAND_MAX_SENDS="1").client_over(
+        way, era, "gmail"
+    ) as client:
         await reads(site, client)
         await files(site, client)
         await sends(site, client)
@@ -44,11 +48,21 @@ async def test_models_and_errors_are_the_seeds(site: Site, way: str, era: str) -
 
 
 async def reads(site: Site, client: Client) -> None:
-    mail = site.gmail.account.deliver(letter(message_id="<one@example.org>", attachment="plan.pdf"))
+    mail = site.gmail.account.deliver(
+        letter(message_id="<one@example.org>", attachment="plan.pdf")
+    )
     listed = await ok(client, "list_emails")
-    summary = {"id": mail.id, "subject": "Hello", "sender": "Ann <ann@example.org>", "date": ISO, "snippet": IsStr()}
+    summary = {
+        "id": mail.id,
+        "subject": "Hello",
+        "sender": "Ann <ann@example.org>",
+        "date": ISO,
+        "snippet": IsStr(),
+    }
     assert listed == {"result": [summary]}
-    assert await ok(client, "list_emails", query="is:starred", max_results=100) == {"result": []}
+    assert await ok(client, "list_emails", query="is:starred", max_results=100) == {
+        "result": []
+    }
     assert await ok(client, "get_email", message_id=mail.id) == {
         "id": mail.id,
         "subject": "Hello",
@@ -63,8 +77,12 @@ async def reads(site: Site, client: Client) -> None:
 
 async def files(site: Site, client: Client) -> None:
     (mail,) = site.gmail.account.mails.values()
-    assert await ok(client, "add_label", message_id=mail.id, label_name="AI_PROCESSED") == {"labelled": True}
-    assert await ok(client, "move_email", message_id=mail.id, destination_label="DONE") == {"moved": True}
+    assert await ok(client, "add_label", message_id=mail.id, label_name="AI_PROCESSED") == {
+        "labelled": True
+    }
+    assert await ok(client, "move_email", message_id=mail.id, destination_label="DONE") == {
+        "moved": True
+    }
     names = {site.gmail.account.labels[label] for label in mail.labels}
     assert {"AI_PROCESSED", "DONE"} <= names
     assert "INBOX" not in names
@@ -101,16 +119,28 @@ async def sends(site: Site, client: Client) -> None:
     again = await ok(client, "send_email", **HELLO)  # as if the answer had been lost
     assert again == sent | {"sent_at": again["sent_at"]}
     site.write()
-    assert (await refused(client, "send_email", **HELLO | {"body": "Another."}))["error"] == "rate_limited"
+    assert (await refused(client, "send_email", **HELLO | {"body": "Another."}))[
+        "error"
+    ] == "rate_limited"
 
 
 async def fails(site: Site, client: Client) -> None:
     assert (await refused(client, "get_email", message_id="18d5a"))["error"] == "not_found"
-    assert (await refused(client, "move_email", message_id="18d5a", destination_label="DONE"))["error"] == "not_found"
-    invalid = await refused(client, "send_email", **HELLO | {"to": "not-an-email", "cc": "x"})
-    assert (invalid["error"], invalid["details"]["fields"][0]["field"]) == ("parse_error", "cc")
+    assert (
+        await refused(client, "move_email", message_id="18d5a", destination_label="DONE")
+    )["error"] == "not_found"
+    invalid = await refused(
+        client, "send_email", **HELLO | {"to": "not-an-email", "cc": "x"}
+    )
+    assert (invalid["error"], invalid["details"]["fields"][0]["field"]) == (
+        "parse_error",
+        "cc",
+    )
     address = await refused(client, "send_email", **HELLO | {"to": "not-an-email"})
-    assert (address["error"], address["details"]["fields"][0]["field"]) == ("parse_error", "to")
+    assert (address["error"], address["details"]["fields"][0]["field"]) == (
+        "parse_error",
+        "to",
+    )
     assert (await refused(client, "list_emails", max_results=101))["error"] == "parse_error"
     site.gmail.plan("messages.list", Status(403, "forbidden"))
     assert (await refused(client, "list_emails"))["error"] == "permission_denied"
@@ -124,14 +154,20 @@ async def fails(site: Site, client: Client) -> None:
 
 
 @requirement("gmail-server:contract")
-async def test_a_reply_goes_into_its_thread_and_the_line_before_it_names_the_original(site: Site) -> None:
-    original = site.gmail.account.deliver(letter(subject="Plan", message_id="<one@example.org>"))
+async def test_a_reply_goes_into_its_thread_and_the_line_before_it_names_the_original(
+    site: Site,
+) -> None:
+    original = site.gmail.account.deliver(
+        letter(subject="Plan", message_id="<one@example.org>")
+    )
     reply = HELLO | {"subject": "Re: Plan", "reply_to_message_id": original.id}
     async with site.client("gmail") as client:
         await refused(client, "send_email", **reply)
         site.approve()
         sent = await ok(client, "send_email", **reply)
-        unknown = await refused(client, "send_email", **reply | {"reply_to_message_id": "18d5a"})
+        unknown = await refused(
+            client, "send_email", **reply | {"reply_to_message_id": "18d5a"}
+        )
 
     assert sent["thread_id"] == original.thread_id
     assert site.sent[0]["In-Reply-To"] == "<one@example.org>"
@@ -149,12 +185,16 @@ async def test_an_approval_for_one_thread_never_releases_another(site: Site) -> 
         await refused(client, "send_email", **reply, reply_to_message_id=one.id)
         site.approve()
         for elsewhere in ({"reply_to_message_id": other.id}, {}):
-            assert (await refused(client, "send_email", **reply, **elsewhere))["error"] == "permission_denied"
+            assert (await refused(client, "send_email", **reply, **elsewhere))[
+                "error"
+            ] == "permission_denied"
     assert site.sent == []
 
 
 @requirement("gmail-server:contract")
-async def test_in_dev_mode_a_send_is_refused_so_that_nobody_takes_it_for_sent(site: Site) -> None:
+async def test_in_dev_mode_a_send_is_refused_so_that_nobody_takes_it_for_sent(
+    site: Site,
+) -> None:
     async with site.client("gmail", DEV_MODE="true") as client:
         error = await refused(client, "send_email", **HELLO)
 
@@ -204,7 +244,9 @@ async def test_the_line_before_a_send_is_written_or_nothing_is_sent(site: Site) 
 
 @requirement("gmail-server:contract")
 @pytest.mark.parametrize("odd", ["file", "link"])
-async def test_logs_that_is_no_folder_is_a_failed_send_and_nothing_missing(site: Site, odd: str) -> None:
+async def test_logs_that_is_no_folder_is_a_failed_send_and_nothing_missing(
+    site: Site, odd: str
+) -> None:
     site.write()
     if odd == "file":
         (site.home.vault / "Logs").write_text("")
@@ -259,7 +301,9 @@ async def test_what_gmail_says_to_a_send_has_the_contracts_code(
 
 @requirement("gmail-server:contract")
 async def test_a_mailbox_that_is_down_is_told_so_and_may_be_asked_again(site: Site) -> None:
-    async with site.client("gmail", DESKHAND_GMAIL_API_ENDPOINT="http://127.0.0.1:9") as client:
+    async with site.client(
+        "gmail", DESKHAND_GMAIL_API_ENDPOINT="http://127.0.0.1:9"
+    ) as client:
         error = await refused(client, "list_emails")
     assert error["error"] == "internal_error"
     assert error["details"]["reason"] == "provider_unavailable"

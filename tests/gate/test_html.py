@@ -21,7 +21,9 @@ pytestmark = [pytest.mark.anyio, requirement("mail:html")]
 TEXT = "Dear **Ann**,\n\nread [https://bank.example](https://evil.example/x) now.\n\n<script>alert(1)</script>\n"
 
 
-async def test_both_parts_are_approved_shown_and_sent_and_an_edit_changes_both(site: Site) -> None:
+async def test_both_parts_are_approved_shown_and_sent_and_an_edit_changes_both(
+    site: Site,
+) -> None:
     desk = site.desk()
 
     async def ask(client: Client, **more: Any) -> None:
@@ -36,7 +38,10 @@ async def test_both_parts_are_approved_shown_and_sent_and_an_edit_changes_both(s
             page = (await person.reads(f"/approvals/{both.id}")).text
             sheet = await person.reads(f"/approvals/{both.id}/as-sent")
             nothing = await person.reads(f"/approvals/{plain.id}/as-sent")
-        text = site.files("Pending_Approval")[1].read_text() + site.files("Pending_Approval")[0].read_text()
+        text = (
+            site.files("Pending_Approval")[1].read_text()
+            + site.files("Pending_Approval")[0].read_text()
+        )
         new = Letter(HELLO["to"], HELLO["subject"], "Just *this*.\n")
         edited = await desk.answers.edit(both.id, both.digest, new, "person")
         await desk.answers.approve_now(both.id, edited.digest, "person")
@@ -47,7 +52,11 @@ async def test_both_parts_are_approved_shown_and_sent_and_an_edit_changes_both(s
     assert (plain.html, plain.digest != both.digest) == ("", True)
     assert both.html == render_html(TEXT)
     assert "A link shows bank.example but leads to evil.example." in both.risk.reasons
-    assert any("evil.example" in each for each in both.risk.reasons if each.startswith("Links lead to"))
+    assert any(
+        "evil.example" in each
+        for each in both.risk.reasons
+        if each.startswith("Links lead to")
+    )
     assert f'src="/approvals/{both.id}/as-sent' in page
     inside = both.html.partition("<body>")[2].partition("</body>")[0]
     assert inside.strip() in sheet.text.replace(' rel="noopener noreferrer"', "")
@@ -56,9 +65,15 @@ async def test_both_parts_are_approved_shown_and_sent_and_an_edit_changes_both(s
     assert "<strong>" not in nothing.text
     assert "<strong>Ann</strong>" in text
     (sent,) = site.sent
-    assert [part.get_content_type() for part in sent.iter_parts()] == ["text/plain", "text/html"]
+    assert [part.get_content_type() for part in sent.iter_parts()] == [
+        "text/plain",
+        "text/html",
+    ]
     parts = [part.get_content() for part in sent.iter_parts()]
-    assert [part.replace("\r\n", "\n") for part in parts] == ["Just *this*.\n", render_html("Just *this*.\n")]
+    assert [part.replace("\r\n", "\n") for part in parts] == [
+        "Just *this*.\n",
+        render_html("Just *this*.\n"),
+    ]
 
 
 async def test_a_hand_written_yes_is_for_plain_text_alone(site: Site) -> None:
@@ -66,7 +81,9 @@ async def test_a_hand_written_yes_is_for_plain_text_alone(site: Site) -> None:
     site.write()
     async with Client(desk_server(desk), mode="2026-07-28") as client:
         await client.call_tool("send_email", HELLO | {"html": True})
-        too_long = await client.call_tool("send_email", HELLO | {"body": "x" * (LONGEST + 1), "html": True})
+        too_long = await client.call_tool(
+            "send_email", HELLO | {"body": "x" * (LONGEST + 1), "html": True}
+        )
         ((card,), _) = await desk.waiting.cards()
     await desk.close_mailbox()
     desk.close()
@@ -89,7 +106,15 @@ def test_nothing_is_loaded_run_or_hidden_by_what_a_text_says() -> None:
     )
     for trick in tricks:
         page = render_html(trick)
-        for bad in ("<img", "<script", "<div", 'href="javascript', 'href="data', "<b>", "<i>"):
+        for bad in (
+            "<img",
+            "<script",
+            "<div",
+            'href="javascript',
+            'href="data',
+            "<b>",
+            "<i>",
+        ):
             assert bad not in page.lower(), (trick, page)
     assert render_html("one\ntwo") == render_html("one\ntwo")
     assert "<br />" in render_html("one\ntwo")
@@ -104,11 +129,19 @@ def test_nothing_is_loaded_run_or_hidden_by_what_a_text_says() -> None:
         ("pass**word**", "It speaks of money or secrets: password."),
         ("go to ht&#116;ps://evil.example/x", "Links lead to: evil.example."),
         ("a&#8203;b", "The text holds 1 invisible character."),
-        ("a &#x202E;0001", "The text holds 1 character that changes the direction of reading."),
-        ("[bob@corp.example](mailto:eve@evil.example)", "A link shows bob@corp.example but leads to eve@evil.example."),
+        (
+            "a &#x202E;0001",
+            "The text holds 1 character that changes the direction of reading.",
+        ),
+        (
+            "[bob@corp.example](mailto:eve@evil.example)",
+            "A link shows bob@corp.example but leads to eve@evil.example.",
+        ),
         ("[write](mailto:eve%40evil.example)", "Links lead to: mail to eve@evil.example."),
     ],
 )
 def test_the_risk_reads_what_the_page_shows(body: str, reason: str) -> None:
-    facts = Facts("me@example.com", ("ann@example.com",), "Status", body, html=render_html(body))
+    facts = Facts(
+        "me@example.com", ("ann@example.com",), "Status", body, html=render_html(body)
+    )
     assert reason in assess(facts).reasons

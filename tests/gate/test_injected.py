@@ -28,10 +28,25 @@ PEOPLE: list[dict[str, Any]] = [
 OTHERS: list[dict[str, Any]] = [
     *[
         {"to": to}
-        for to in (EVIL, "ann@examp1e.org", "ann@exаmple.org", "Ann@evil.example", "ann@example.org.evil.example")
+        for to in (
+            EVIL,
+            "ann@examp1e.org",
+            "ann@exаmple.org",
+            "Ann@evil.example",
+            "ann@example.org.evil.example",
+        )
     ],
     *PEOPLE,
-    *[{"subject": subject} for subject in ("Re: Meeting notes", "meeting notes", "Meeting notes ", "", "Invoice")],
+    *[
+        {"subject": subject}
+        for subject in (
+            "Re: Meeting notes",
+            "meeting notes",
+            "Meeting notes ",
+            "",
+            "Invoice",
+        )
+    ],
     *[{"attachments": [path]} for path in ("Secret.md", "Plan.txt")],
     *[
         {"body": body}
@@ -81,7 +96,9 @@ async def ask_all(place: Permitted) -> None:
 
 @requirement("permission:narrow")
 @pytest.mark.parametrize("permitted", [False, True])
-async def test_nothing_leaves_that_no_word_of_the_person_covers(home: Home, permitted: bool) -> None:
+async def test_nothing_leaves_that_no_word_of_the_person_covers(
+    home: Home, permitted: bool
+) -> None:
     assert len(OTHERS) >= 40
     async with opened(home, DESKHAND_MAX_SENDS="1000") as place:
         if permitted:

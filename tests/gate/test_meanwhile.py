@@ -25,7 +25,9 @@ SENT = "Email sent successfully."
 
 
 @requirement("gate:asks")
-async def test_who_asks_in_the_moment_in_which_another_does_finds_that_request(site: Site) -> None:
+async def test_who_asks_in_the_moment_in_which_another_does_finds_that_request(
+    site: Site,
+) -> None:
     async with pair(site) as two:
         two.between.before.append(two.other_sends)
         answer = await two.send()
@@ -47,7 +49,9 @@ async def test_who_asks_in_the_moment_in_which_another_does_finds_that_request(s
 
 @requirement("gate:once")
 @requirement("gate:content-bound")
-async def test_what_another_process_made_of_a_request_in_that_moment_holds(site: Site) -> None:
+async def test_what_another_process_made_of_a_request_in_that_moment_holds(
+    site: Site,
+) -> None:
     async with pair(site) as two:
         await two.send()
         site.approve()
@@ -65,11 +69,15 @@ async def test_what_another_process_made_of_a_request_in_that_moment_holds(site:
         assert (row.revision, row.file) == (2, site.pending().name)
 
         async def other_edits() -> None:
-            await two.other.answers.edit(row.id, row.digest, Letter(**HELLO | {"body": "At eight.\n"}), "person")
+            await two.other.answers.edit(
+                row.id, row.digest, Letter(**HELLO | {"body": "At eight.\n"}), "person"
+            )
 
         two.between.before.append(other_edits)
         with pytest.raises(Changed):
-            await two.ours.answers.edit(row.id, row.digest, Letter(**HELLO | {"body": "At seven.\n"}), "person")
+            await two.ours.answers.edit(
+                row.id, row.digest, Letter(**HELLO | {"body": "At seven.\n"}), "person"
+            )
         assert (await two.open_row()).action.body == "At eight.\n"
 
         await two.other.answers.approve_now(row.id, None, "person")
@@ -80,7 +88,9 @@ async def test_what_another_process_made_of_a_request_in_that_moment_holds(site:
 
 @requirement("gate:withdrawn")
 @requirement("gate:content-bound")
-async def test_a_yes_that_is_taken_back_or_changed_in_the_moment_of_the_claim_sends_nothing(site: Site) -> None:
+async def test_a_yes_that_is_taken_back_or_changed_in_the_moment_of_the_claim_sends_nothing(
+    site: Site,
+) -> None:
     async with pair(site) as two:
         await two.send()
         site.approve()
@@ -105,7 +115,9 @@ async def test_a_yes_that_is_taken_back_or_changed_in_the_moment_of_the_claim_se
 
 @requirement("gate:hand-written")
 @requirement("gate:once")
-async def test_a_hand_written_yes_that_vanishes_or_is_used_in_that_moment_releases_nothing(site: Site) -> None:
+async def test_a_hand_written_yes_that_vanishes_or_is_used_in_that_moment_releases_nothing(
+    site: Site,
+) -> None:
     async with pair(site) as two:
         os.utime(site.write("old.md", created="1"), (1, 1))
         newest = site.write("new.md", created="2")
@@ -132,15 +144,25 @@ async def test_of_two_calls_in_one_moment_one_is_told_that_it_was_sent(site: Sit
         await two.other.answers.approve(row.id, row.digest, "person")
         two.between.before.append(two.other_sends)
         assert (await two.send()).startswith(SENT)
-        log = [(line["actor"], line["action_type"], line["parameters"].get("told")) for line in site.log()]
+        log = [
+            (line["actor"], line["action_type"], line["parameters"].get("told"))
+            for line in site.log()
+        ]
     asked = ("email_mcp", "send_email", None)
-    assert log == [asked, asked, ("other", "send_email", True), ("email_mcp", "send_email", True)]
+    assert log == [
+        asked,
+        asked,
+        ("other", "send_email", True),
+        ("email_mcp", "send_email", True),
+    ]
     assert len(site.sent) == 1
 
 
 @requirement("gate:takeover")
 @requirement("gate:rate")
-async def test_who_comes_back_after_another_took_over_neither_sends_nor_gives_the_rate_back(site: Site) -> None:
+async def test_who_comes_back_after_another_took_over_neither_sends_nor_gives_the_rate_back(
+    site: Site,
+) -> None:
     async with pair(site, DESKHAND_MAX_SENDS="2") as two:
 
         async def taken_over() -> None:
@@ -152,7 +174,10 @@ async def test_who_comes_back_after_another_took_over_neither_sends_nor_gives_th
             raise SendFailed("refused, much too late")
 
         inner = two.ours.mailbox
-        for event, words in ((taken_over, "outcome unknown"), (taken_over_and_refused, "refused, much too late")):
+        for event, words in (
+            (taken_over, "outcome unknown"),
+            (taken_over_and_refused, "refused, much too late"),
+        ):
             site.clock.pass_by(minutes=11)
             await two.send()
             site.approve()
@@ -168,7 +193,9 @@ async def test_who_comes_back_after_another_took_over_neither_sends_nor_gives_th
 
 
 @requirement("gate:race")
-async def test_a_file_whose_mail_is_being_sent_is_used_while_another_mail_leaves(site: Site) -> None:
+async def test_a_file_whose_mail_is_being_sent_is_used_while_another_mail_leaves(
+    site: Site,
+) -> None:
     approved: list[list[Path]] = []
     async with pair(site) as two:
         site.write(subject=HELLO["subject"])
@@ -186,7 +213,9 @@ async def test_a_file_whose_mail_is_being_sent_is_used_while_another_mail_leaves
 
 
 @requirement("gate:put-back")
-async def test_a_mail_that_the_provider_never_takes_is_given_up_after_some_tries(site: Site) -> None:
+async def test_a_mail_that_the_provider_never_takes_is_given_up_after_some_tries(
+    site: Site,
+) -> None:
     site.gmail.plan("drafts.send", *3 * [Cut(accepted=False)])
     async with site.client("email") as client:
         await said(client, "send_email", **HELLO)
@@ -200,20 +229,28 @@ async def test_a_mail_that_the_provider_never_takes_is_given_up_after_some_tries
 
 @requirement("gate:unknown")
 @requirement("gate:put-back")
-async def test_a_mailbox_that_does_not_answer_in_time_loses_and_repeats_nothing(site: Site) -> None:
+async def test_a_mailbox_that_does_not_answer_in_time_loses_and_repeats_nothing(
+    site: Site,
+) -> None:
     answers = threading.Event()
     async with pair(site) as two:
         await two.send()
         site.approve()
         desk, patience = two.ours, timedelta(seconds=2)
-        desk.gate = Gate(desk.settings, desk.store, lambda: desk.mailbox, desk.door, desk.now, patience)
+        desk.gate = Gate(
+            desk.settings, desk.store, lambda: desk.mailbox, desk.door, desk.now, patience
+        )
         site.gmail.plan("drafts.create", Slow(60, until=answers))
-        assert (await two.send()).startswith("Error sending email: the mailbox did not answer in time")
+        assert (await two.send()).startswith(
+            "Error sending email: the mailbox did not answer in time"
+        )
         assert len(site.files("Approved")) == 1
 
         for call in ("drafts.send", "drafts.get"):
             site.gmail.plan(call, Slow(60, until=answers))
-        assert (await two.send()).startswith("Error sending email: outcome unknown; the mailbox did not say")
+        assert (await two.send()).startswith(
+            "Error sending email: outcome unknown; the mailbox did not say"
+        )
         answers.set()
         assert (await two.other.gate.find((await two.open_row()).id)).state == "sending"
         assert (await two.send()).startswith(SENT)
@@ -221,7 +258,9 @@ async def test_a_mailbox_that_does_not_answer_in_time_loses_and_repeats_nothing(
 
 
 @requirement("gate:once")
-async def test_a_file_that_an_earlier_version_had_put_aside_is_a_yes_like_any_other(site: Site) -> None:
+async def test_a_file_that_an_earlier_version_had_put_aside_is_a_yes_like_any_other(
+    site: Site,
+) -> None:
     sending = site.home.vault / "Approved" / ".sending"
     sending.mkdir(parents=True)
     async with site.client("email") as client:
@@ -238,7 +277,9 @@ async def test_a_file_that_an_earlier_version_had_put_aside_is_a_yes_like_any_ot
 
 
 @requirement("gate:expires")
-async def test_a_request_expires_though_its_file_is_gone_or_can_no_longer_be_read(site: Site) -> None:
+async def test_a_request_expires_though_its_file_is_gone_or_can_no_longer_be_read(
+    site: Site,
+) -> None:
     async with site.client("email") as client:
         await said(client, "send_email", **HELLO)
         site.pending().unlink()
@@ -269,14 +310,18 @@ def moving(site: Site) -> Iterator[str]:
     for number in range(100):
         site.write(f"note {number}.md", folder="Drafts")
     there, away = site.home.vault / "Drafts" / "note 50.md", site.home.vault / "away.md"
-    with subprocess.Popen([sys.executable, "-c", MOVING, there, away], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", MOVING, there, away], stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout.readline() == b"moving\n"
         yield there.name
         process.kill()
 
 
 @requirement("cards:waiting")
-async def test_a_file_that_is_moved_while_its_folder_is_listed_disturbs_nobody(site: Site, moving: str) -> None:
+async def test_a_file_that_is_moved_while_its_folder_is_listed_disturbs_nobody(
+    site: Site, moving: str
+) -> None:
     desk = site.desk()
     # Listed, and gone when it was looked at: that comes once in a few times.
     while (moving, 0, 0) not in (found := desk.door.folders.names("Drafts")):

@@ -20,7 +20,9 @@ async def keep_nothing(token: str) -> None:
 
 @requirement("people:met")
 @requirement("people:alike")
-async def test_the_first_day_knows_whom_the_person_wrote_to_heard_from_and_never_met(study: Study) -> None:
+async def test_the_first_day_knows_whom_the_person_wrote_to_heard_from_and_never_met(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, client):
         mailbox = desk.mailbox
         assert isinstance(mailbox, LocalMailbox)
@@ -28,13 +30,28 @@ async def test_the_first_day_knows_whom_the_person_wrote_to_heard_from_and_never
         own = outgoing(to="ann@example.org")  # by another program of the person's
         await mailbox.send(await mailbox.prepare(own), own, keep_nothing)
         told = {}
-        for to in ("ann@example.org", "bob@example.net", "ann@examp1e.org", "carl@example.net"):
+        for to in (
+            "ann@example.org",
+            "bob@example.net",
+            "ann@examp1e.org",
+            "carl@example.net",
+        ):
             card = await asked(desk, client, to=to)
             told[to] = (card.to[0].known, card.risk.level, card.to[0].since)
-        heard, wrote = [(await mailbox.search(query, 1))[0].date for query in ("from:bob", "in:sent")]
+        heard, wrote = [
+            (await mailbox.search(query, 1))[0].date for query in ("from:bob", "in:sent")
+        ]
         assert told == {
-            "ann@example.org": (True, "low", f"you wrote to them before, last on {wrote:%Y-%m-%d}"),
-            "bob@example.net": (False, "medium", f"wrote to you before, on {heard:%Y-%m-%d}; your first email to them"),
+            "ann@example.org": (
+                True,
+                "low",
+                f"you wrote to them before, last on {wrote:%Y-%m-%d}",
+            ),
+            "bob@example.net": (
+                False,
+                "medium",
+                f"wrote to you before, on {heard:%Y-%m-%d}; your first email to them",
+            ),
             "ann@examp1e.org": (
                 False,
                 "high",
@@ -47,7 +64,9 @@ async def test_the_first_day_knows_whom_the_person_wrote_to_heard_from_and_never
 @requirement("people:met")
 async def test_a_mailbox_that_cannot_say_keeps_nobody_from_asking(study: Study) -> None:
     async with study.opened() as (desk, _client):
-        await meet(desk.store, desk.mailbox, ['odd"name@example.org', "after:x@example.org"])
+        await meet(
+            desk.store, desk.mailbox, ['odd"name@example.org', "after:x@example.org"]
+        )
         found = await desk.store.read(recipients.find, ["after:x@example.org"])
         assert not found.recipient("after:x@example.org", None).known
 
@@ -63,5 +82,7 @@ async def test_a_mailbox_that_cannot_say_keeps_nobody_from_asking(study: Study) 
         ("\u0430nn@example.org", "ann@example.org", True),
     ],
 )
-def test_an_address_that_could_pass_for_another_is_alike(one: str, other: str, *, alike: bool) -> None:
+def test_an_address_that_could_pass_for_another_is_alike(
+    one: str, other: str, *, alike: bool
+) -> None:
     assert is_alike(one, other) is alike

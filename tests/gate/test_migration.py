@@ -21,7 +21,15 @@ from deskhand.gate.folders import as_file
 from deskhand.mail import Keep, Mailbox, Outgoing, Sent, Unclear
 from deskhand.orchestrator import replies, steps
 from deskhand.store import open_store, postgresql, sqlite
-from tests.gate.old_desk import MAY_HAVE_LEFT, ME, OldDesk, digest_words, draft_of, mail_of, name_of
+from tests.gate.old_desk import (
+    MAY_HAVE_LEFT,
+    ME,
+    OldDesk,
+    digest_words,
+    draft_of,
+    mail_of,
+    name_of,
+)
 from tests.gate.site import Clock, Interrupted
 from tests.home import Home
 from tests.old_database import database_at
@@ -82,8 +90,25 @@ DRAFTS = {
 WENT_BEFORE = {"left", "by-hand-left", "Re: d-left", "Re: d-own-left"}
 """Mails that had left when the process that sent them died."""
 LEAVES = {
-    *("held", "taken", "approved", "moved", "leaving", "begun", "unknown-held", "once-more", "once-more-sending"),
-    *("Re: d-held", "Re: d-held-edited", "Re: d-taken", "Re: d-approved", "Re: d-approved-edited", "Re: d-moved"),
+    *(
+        "held",
+        "taken",
+        "approved",
+        "moved",
+        "leaving",
+        "begun",
+        "unknown-held",
+        "once-more",
+        "once-more-sending",
+    ),
+    *(
+        "Re: d-held",
+        "Re: d-held-edited",
+        "Re: d-taken",
+        "Re: d-approved",
+        "Re: d-approved-edited",
+        "Re: d-moved",
+    ),
     *("Re: d-unknown-held", "Re: d-once-more"),
 }
 """What the person had said yes to."""
@@ -107,27 +132,52 @@ async def old(home: Home, url: str, clock: Clock) -> OldDesk:
 async def _propose(old: OldDesk) -> None:
     at = to_ms(old.now)
     yes: dict[str, Any] = {"decided_by": "person", "decided": at}
-    asked: dict[str, Any] = {"revision": 2, "note": MAY_HAVE_LEFT, "token": "lost", "frozen": at, **yes}
+    asked: dict[str, Any] = {
+        "revision": 2,
+        "note": MAY_HAVE_LEFT,
+        "token": "lost",
+        "frozen": at,
+        **yes,
+    }
     again = asked | {"note": "once more"}
     old.propose("waiting")
     old.hold(name_of("held"), old.propose("held").digest)
     old.hold(name_of("taken"), old.propose("taken").digest, until=at - 9, taken=at - 1)
-    old.hold(name_of("came-to-nothing"), old.propose("came-to-nothing").digest, taken=at, note="Your yes came to this.")
+    old.hold(
+        name_of("came-to-nothing"),
+        old.propose("came-to-nothing").digest,
+        taken=at,
+        note="Your yes came to this.",
+    )
     old.propose("changed")
     old.hold(name_of("changed"), "of another text")
     old.propose("snoozed")
     old.snooze(name_of("snoozed"))
     old.propose("approved", "approved", "Approved", **yes)
     tries = {"attempts": 2, "error": "unavailable: away", "due": at + 5000, "tried": at}
-    old.add_step(f"send:{name_of('approved')}", "send", "approved", {"action_id": name_of("approved")}, **tries)
+    old.add_step(
+        f"send:{name_of('approved')}",
+        "send",
+        "approved",
+        {"action_id": name_of("approved")},
+        **tries,
+    )
     old.propose("moved", folder="Approved")
 
-    old.propose("left", "sending", SENDING, **yes, **old.begun(await old.send("left", mail_of("left"))))
+    old.propose(
+        "left",
+        "sending",
+        SENDING,
+        **yes,
+        **old.begun(await old.send("left", mail_of("left"))),
+    )
     prepared = await old.prepare("leaving", mail_of("leaving"))
     old.propose("leaving", "sending", SENDING, **yes, **old.begun(prepared, over=False))
     old.propose("begun", "sending", SENDING, **yes, **old.begun(None))
     old.propose("unknown", "unknown", **asked)
-    old.hold(name_of("unknown-held"), old.propose("unknown-held", "unknown", **asked).digest)
+    old.hold(
+        name_of("unknown-held"), old.propose("unknown-held", "unknown", **asked).digest
+    )
     old.propose("unknown-snoozed", "unknown", **asked)
     old.snooze(name_of("unknown-snoozed"))
     old.propose("once-more", "approved", "Approved", **again)
@@ -148,7 +198,9 @@ async def _propose(old: OldDesk) -> None:
         text = f"---\ntype: email_send\nstatus: approved\nto: {word}@example.org\n---\nFine with me.\n"
         file = old.write(SENDING, f"yes {word}.md", text, claimed_by=name_of(word))
         content = as_file("Approved", file.name, text).content
-        old.rows.append(("used_approvals", {"content": content, "action_id": name_of(word), "at": at}))
+        old.rows.append(
+            ("used_approvals", {"content": content, "action_id": name_of(word), "at": at})
+        )
 
 
 async def _draft(old: OldDesk) -> None:
@@ -160,7 +212,10 @@ async def _draft(old: OldDesk) -> None:
     old.hold(draft_of("d-held"), digest_words(await old.draft("d-held")))
     edited = await old.draft("d-held-edited", body="Held in other words.\n")
     old.hold(draft_of("d-held-edited"), digest_words(edited, "Held in other words.\n"))
-    old.hold(draft_of("d-held-changed"), digest_words(await old.draft("d-held-changed", body="Never seen.\n")))
+    old.hold(
+        draft_of("d-held-changed"),
+        digest_words(await old.draft("d-held-changed", body="Never seen.\n")),
+    )
     await old.draft("d-snoozed")
     old.snooze(draft_of("d-snoozed"))
 
@@ -170,7 +225,11 @@ async def _draft(old: OldDesk) -> None:
         ("d-taken", "Drafts", None),
     ):
         mail = await old.draft(word, folder, body, decided=at)
-        drafted = next(row for table, row in old.rows if table == "drafts" and row["id"] == draft_of(word))
+        drafted = next(
+            row
+            for table, row in old.rows
+            if table == "drafts" and row["id"] == draft_of(word)
+        )
         drafted["approved"] = digest_words(mail, body)
         if word == "d-taken":
             old.hold(draft_of(word), digest_words(mail), until=at - 9, taken=at - 1)
@@ -179,7 +238,9 @@ async def _draft(old: OldDesk) -> None:
     old.add_step(f"send:{draft_of('d-moved')}", "send", "approved", data, due=at)
 
     rejected = await old.draft("d-rejected", None, decided=at)
-    old.write_draft("Rejected", "d-rejected", rejected, status="rejected", rejected_reason="too early")
+    old.write_draft(
+        "Rejected", "d-rejected", rejected, status="rejected", rejected_reason="too early"
+    )
     await old.draft("d-rejected-gone", None, step="rejected")
     old.correct("d-rejected-gone", "too late")
     await old.draft("d-words", "Rejected", decided=at, words="shorter")
@@ -190,7 +251,9 @@ async def _draft(old: OldDesk) -> None:
     old.release("d-left", left, "sending", **old.begun(await old.send("d-left", left)))
     own = await old.receive("d-own-left")
     old.write_draft(SENDING, "d-own-left", own)
-    old.release("d-own-left", own, "sending", **old.begun(await old.send("d-own-left", own)))
+    old.release(
+        "d-own-left", own, "sending", **old.begun(await old.send("d-own-left", own))
+    )
     asked = {"note": MAY_HAVE_LEFT}
     for word in ("d-unknown", "d-unknown-held", "d-unknown-snoozed"):
         mail = await old.draft(word, None)
@@ -204,14 +267,20 @@ async def _draft(old: OldDesk) -> None:
     no = await old.draft("d-said-no", None, decided=at, approved="of its words")
     old.ask_again("d-said-no", no, "rejected", "Rejected", **again)
     sent = await old.draft("d-sent", None, step="answered")
-    old.release("d-sent", sent, "sent", **old.begun("used"), message_id="m3", thread_id="t3")
+    old.release(
+        "d-sent", sent, "sent", **old.begun("used"), message_id="m3", thread_id="t3"
+    )
     old.write_draft("Done", "d-sent", sent, status="done")
 
 
 @asynccontextmanager
 async def _opened(old: OldDesk, clock: Clock, **variables: str) -> AsyncIterator[Desk]:
     """The desk by this version."""
-    given = {"DESKHAND_DATABASE_URL": old.url, "DESKHAND_ADDRESS": ME, "DESKHAND_MAX_SENDS": "1000"}
+    given = {
+        "DESKHAND_DATABASE_URL": old.url,
+        "DESKHAND_ADDRESS": ME,
+        "DESKHAND_MAX_SENDS": "1000",
+    }
     desk = Desk(load(old.home.environment | given | variables).settings, clock)
     try:
         yield desk
@@ -244,7 +313,9 @@ async def _all_waiting(desk: Desk, *, snoozed: bool) -> set[str]:
 
 
 @requirement("store:upgraded")
-async def test_everything_is_in_the_state_that_means_the_same(old: OldDesk, clock: Clock) -> None:
+async def test_everything_is_in_the_state_that_means_the_same(
+    old: OldDesk, clock: Clock
+) -> None:
     async with _opened(old, clock) as desk:
         cards = await _cards(desk)
         open_ids = await _all_waiting(desk, snoozed=False)
@@ -255,11 +326,15 @@ async def test_everything_is_in_the_state_that_means_the_same(old: OldDesk, cloc
     assert _states(cards) == TOOLS | DRAFTS
     assert count == (len(TOOLS) + len(DRAFTS),)
     assert sent == _once(WENT_BEFORE)
-    ids = {word: name_of(word) for word in TOOLS} | {word: draft_of(word) for word in DRAFTS}
+    ids = {word: name_of(word) for word in TOOLS} | {
+        word: draft_of(word) for word in DRAFTS
+    }
     ended = ("rejected", "expired", "withdrawn", "failed", "sent")
     states = (TOOLS | DRAFTS).items()
     assert asleep == {ids[word] for word, state in states if state == "snoozed"}
-    assert open_ids == {ids[word] for word, state in states if state not in ("snoozed", *ended)}
+    assert open_ids == {
+        ids[word] for word, state in states if state not in ("snoozed", *ended)
+    }
 
 
 async def test_a_card_says_what_it_said(old: OldDesk, clock: Clock) -> None:
@@ -271,19 +346,28 @@ async def test_a_card_says_what_it_said(old: OldDesk, clock: Clock) -> None:
     assert "changed after your yes" in (notes["changed"] or "")
     assert "changed after your yes" in (notes["d-held-changed"] or "")
     assert (notes["unknown"], notes["d-unknown"]) == (MAY_HAVE_LEFT, MAY_HAVE_LEFT)
-    assert (notes["rejected"], notes["d-rejected"], notes["d-rejected-gone"]) == ("not now", "too early", "too late")
+    assert (notes["rejected"], notes["d-rejected"], notes["d-rejected-gone"]) == (
+        "not now",
+        "too early",
+        "too late",
+    )
     assert notes["d-words"] == "do it this way: shorter"
     assert notes["once-more"] is None
     assert cards["held"].until == cards["d-held"].until == clock() + HELD
     assert cards["snoozed"].until == cards["d-snoozed"].until == clock() + timedelta(days=1)
     edited = cards["d-edited"]
-    assert (edited.body, cards["d-waiting"].difference) == ("In the person's words.\n", None)
+    assert (edited.body, cards["d-waiting"].difference) == (
+        "In the person's words.\n",
+        None,
+    )
     assert "-About d-edited." in (edited.difference or "")
     assert (edited.asked_by, edited.reason, edited.account) == ("rule:x", "why", ME)
     assert any("body is empty" in reason for reason in cards["d-empty"].risk.reasons)
 
 
-async def test_what_was_approved_leaves_once_and_nothing_else_does(old: OldDesk, clock: Clock) -> None:
+async def test_what_was_approved_leaves_once_and_nothing_else_does(
+    old: OldDesk, clock: Clock
+) -> None:
     async with _opened(old, clock) as desk:
         await desk.gate.release_due()
         early = await _sent(desk)
@@ -295,19 +379,28 @@ async def test_what_was_approved_leaves_once_and_nothing_else_does(old: OldDesk,
         again = await desk.gate.release_due()
         sent = await _sent(desk)
         cards = await _cards(desk)
-        edited = [await desk.mailbox.search(f"in:sent subject:{word}", 5) for word in ("d-held-edited", "d-held")]
+        edited = [
+            await desk.mailbox.search(f"in:sent subject:{word}", 5)
+            for word in ("d-held-edited", "d-held")
+        ]
 
     assert again == []
     assert not early.keys() & {"held", "Re: d-held", "Re: d-held-edited"}
     assert sent == _once(WENT_BEFORE | LEAVES)
     done = {word.removeprefix("Re: ") for word in WENT_BEFORE | LEAVES}
-    assert {word for word, card in cards.items() if card.state == "sent"} == done | {"sent", "by-hand", "d-sent"}
+    assert {word for word, card in cards.items() if card.state == "sent"} == done | {
+        "sent",
+        "by-hand",
+        "d-sent",
+    }
     assert {mail.snippet for found in edited for mail in found} >= {"Held in other words."}
     assert not list((old.home.vault / SENDING).iterdir())
     assert not list((old.home.vault / "Approved").glob("*.md"))
 
 
-async def test_a_draft_leaves_in_its_thread_and_in_the_persons_words(old: OldDesk, clock: Clock) -> None:
+async def test_a_draft_leaves_in_its_thread_and_in_the_persons_words(
+    old: OldDesk, clock: Clock
+) -> None:
     async with _opened(old, clock) as desk:
         for word in ("d-waiting", "d-edited", "d-snoozed"):
             card = await desk.waiting.card(draft_of(word))
@@ -319,11 +412,16 @@ async def test_a_draft_leaves_in_its_thread_and_in_the_persons_words(old: OldDes
         edited = await desk.mailbox.get(sent["Re: d-edited"].id)
 
     assert {"Re: d-waiting", "Re: d-edited", "Re: d-snoozed"} <= sent.keys()
-    assert (edited.summary.thread_id, edited.body.strip()) == (asked.thread_id, "In the person's words.")
+    assert (edited.summary.thread_id, edited.body.strip()) == (
+        asked.thread_id,
+        "In the person's words.",
+    )
     assert "<d-edited@example.org>" in edited.references
 
 
-async def test_what_may_have_left_still_asks_and_is_sent_once_more_by_its_old_file(old: OldDesk, clock: Clock) -> None:
+async def test_what_may_have_left_still_asks_and_is_sent_once_more_by_its_old_file(
+    old: OldDesk, clock: Clock
+) -> None:
     vault = old.home.vault
     asked = [f"email-send-{name_of(word)}-2.md" for word in ("unknown", "d-unknown")]
     async with _opened(old, clock) as desk:
@@ -333,7 +431,10 @@ async def test_what_may_have_left_still_asks_and_is_sent_once_more_by_its_old_fi
         for name in asked:
             (vault / "Pending_Approval" / name).rename(vault / "Approved" / name)
         await replies.look_around(desk)
-        states = [(await desk.waiting.card(name)).state for name in (name_of("unknown"), draft_of("d-unknown"))]
+        states = [
+            (await desk.waiting.card(name)).state
+            for name in (name_of("unknown"), draft_of("d-unknown"))
+        ]
         await desk.gate.release_due()
         after = await _sent(desk)
 
@@ -356,7 +457,11 @@ async def test_a_draft_that_is_sent_once_more_and_refused_at_first_leaves_in_its
         await desk.gate.release(draft_of("d-once-more"), "desk")
         (sent,) = await mailbox.search("in:sent subject:d-once-more", 5)
 
-    assert (refused.state, refused.body, sent.snippet) == ("approved", "About d-once-more.\n", "About d-once-more.")
+    assert (refused.state, refused.body, sent.snippet) == (
+        "approved",
+        "About d-once-more.\n",
+        "About d-once-more.",
+    )
 
 
 class _Death(BaseException):
@@ -394,20 +499,34 @@ async def test_once_more_is_once_whatever_dies(old: OldDesk, clock: Clock) -> No
     assert (card.state, sent["once-more"]) == ("unknown", 1)
 
 
-async def test_the_notes_of_the_mails_are_settled_as_before(old: OldDesk, clock: Clock) -> None:
+async def test_the_notes_of_the_mails_are_settled_as_before(
+    old: OldDesk, clock: Clock
+) -> None:
     async with _opened(old, clock) as desk:
         await replies.look_around(desk)
         clock.pass_by(minutes=5)
         await desk.gate.release_due()
         await replies.look_around(desk)
-        found = await desk.store.read(lambda tx: tx.all("SELECT key, state, data FROM steps ORDER BY key"))
+        found = await desk.store.read(
+            lambda tx: tx.all("SELECT key, state, data FROM steps ORDER BY key")
+        )
         unsettled = await desk.store.read(lambda tx: steps.in_states(tx, ("drafted",), 100))
 
-    states = {data.partition('"note": "email-')[2].partition(".md")[0]: state for _, state, data in found}
+    states = {
+        data.partition('"note": "email-')[2].partition(".md")[0]: state
+        for _, state, data in found
+    }
     assert not [key for key, _, _ in found if key.startswith("send:")]
     assert states["d-held"] == states["d-left"] == states["d-sent"] == "answered"
-    assert states["d-rejected"] == states["d-rejected-gone"] == states["d-said-no"] == "rejected"
-    assert len(unsettled) == len([word for word, state in states.items() if state == "drafted"])
+    assert (
+        states["d-rejected"]
+        == states["d-rejected-gone"]
+        == states["d-said-no"]
+        == "rejected"
+    )
+    assert len(unsettled) == len(
+        [word for word, state in states.items() if state == "drafted"]
+    )
 
 
 async def test_with_sealed_approvals_a_yes_of_the_page_counts_and_a_moved_file_does_not(
@@ -427,7 +546,9 @@ async def test_who_proposed_what_the_desk_sent_is_told_once_and_no_used_approval
     old: OldDesk, clock: Clock
 ) -> None:
     async with _opened(old, clock) as desk:
-        untold = await desk.store.read(lambda tx: tx.all("SELECT id FROM requests WHERE untold = 1"))
+        untold = await desk.store.read(
+            lambda tx: tx.all("SELECT id FROM requests WHERE untold = 1")
+        )
         await replies.look_around(desk)
         fresh, used = await desk.door.find_hand_written(mail_of("by-hand-left"))
         with pytest.raises(NotFound):
@@ -469,10 +590,19 @@ open_store(sys.argv[1])
 
 
 @requirement("store:upgraded")
-async def test_killed_in_the_middle_it_is_whole_or_not_at_all(old: OldDesk, clock: Clock) -> None:
+async def test_killed_in_the_middle_it_is_whole_or_not_at_all(
+    old: OldDesk, clock: Clock
+) -> None:
     def start(statements: int) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-c", DIES, old.url, str(statements)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=dict(os.environ))
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env=dict(os.environ),
+        )
 
     rows = _count(old)
     last = int(start(1_000_000).stdout)
@@ -489,7 +619,10 @@ async def test_killed_in_the_middle_it_is_whole_or_not_at_all(old: OldDesk, cloc
 def _count(old: OldDesk) -> Counter[str]:
     tables = {table for table, _ in old.rows}
     with database_at(old.url, "0009") as connection:
-        found = {table: connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0] for table in tables}
+        found = {
+            table: connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]
+            for table in tables
+        }
     return Counter(found)
 
 

@@ -34,9 +34,13 @@ SIGNED = "v=1; a=rsa-sha256; d=News.example; h=From:List-Unsubscribe:\r\n List-U
 POST = "List-Unsubscribe=One-Click"
 
 
-def newsletter(address: str, *, signature: str = SIGNED, post: str = POST, more: str = "") -> bytes:
+def newsletter(
+    address: str, *, signature: str = SIGNED, post: str = POST, more: str = ""
+) -> bytes:
     head = f"List-Unsubscribe: <mailto:out@news.example>, <{address}>\r\nList-Unsubscribe-Post: {post}\r\n{more}"
-    return f"DKIM-Signature: {signature}\r\n{head}".encode() + letter(sender="News <news@news.example>")
+    return f"DKIM-Signature: {signature}\r\n{head}".encode() + letter(
+        sender="News <news@news.example>"
+    )
 
 
 class ListServer:
@@ -48,7 +52,9 @@ class ListServer:
 
     async def answer(self, request: Request) -> Response:
         body = await request.body()
-        self.heard.append((request.method, request.url.path, body, request.headers.get("cookie")))
+        self.heard.append(
+            (request.method, request.url.path, body, request.headers.get("cookie"))
+        )
         match request.path_params["kind"]:
             case "yes":
                 return PlainTextResponse("", 202)
@@ -61,7 +67,9 @@ class ListServer:
 
 
 @pytest.fixture
-async def news(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ListServer]:
+async def news(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[ListServer]:
     write_certificates(tmp_path)
     made = ListServer()
     trust = ssl.create_default_context(cafile=tmp_path / "ca.pem")
@@ -74,7 +82,9 @@ async def news(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 @pytest.fixture
 async def desk(home: Home) -> AsyncIterator[Desk]:
-    made = Desk(load(home.environment | {"DESKHAND_ADDRESS": "me@example.com"}).settings, Clock())
+    made = Desk(
+        load(home.environment | {"DESKHAND_ADDRESS": "me@example.com"}).settings, Clock()
+    )
     yield made
     await made.close_mailbox()
     made.close()
@@ -90,7 +100,9 @@ async def ask(desk: Desk, raw: bytes) -> tuple[Card, str]:
     return card, str(answer.content[0].text)
 
 
-async def test_a_list_is_left_once_after_the_yes(desk: Desk, news: ListServer, home: Home) -> None:
+async def test_a_list_is_left_once_after_the_yes(
+    desk: Desk, news: ListServer, home: Home
+) -> None:
     card, told = await ask(desk, newsletter(f"{news.address}/yes"))
     assert "no_approval" in told or "Rejected" in told
     assert (card.kind, news.heard) == ("unsubscribe", [])
@@ -125,13 +137,28 @@ async def test_what_is_no_yes_is_left_to_the_person_and_not_tried_again(
     assert [path for _, path, _, _ in news.heard] == [f"/{kind}"]
 
 
-async def test_the_desk_goes_to_no_private_address_and_nowhere_without_tls(desk: Desk, news: ListServer) -> None:
+async def test_the_desk_goes_to_no_private_address_and_nowhere_without_tls(
+    desk: Desk, news: ListServer
+) -> None:
     port = news.address.rpartition(":")[2]
     own = OneClick()
-    for host in ("localhost", "127.0.0.1", "2130706433", "[::1]", "[::ffff:127.0.0.1]", "10.0.0.1", "169.254.169.254"):
+    for host in (
+        "localhost",
+        "127.0.0.1",
+        "2130706433",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "10.0.0.1",
+        "169.254.169.254",
+    ):
         with pytest.raises(SendFailed):
             await own.leave(f"https://{host}:{port}/yes")
-    for wrong in (f"http://localhost:{port}/yes", f"https://me@localhost:{port}/yes", "https://", "https://x:99999/"):
+    for wrong in (
+        f"http://localhost:{port}/yes",
+        f"https://me@localhost:{port}/yes",
+        "https://",
+        "https://x:99999/",
+    ):
         with pytest.raises(SendFailed):
             await hands.one_click.leave(wrong)
     with pytest.raises(SendFailed):  # a certificate that nobody vouches for

@@ -58,22 +58,36 @@ CLOSED = (
     "Deskhand\u200b/Approved/x.md",
     "Deskhand/PlaNs\u200b/x.md",
 )
-OPEN = ("Approved/x.md", "Done/x.md", "Deskhand/Needs_Action/x.md", "Deskhand/Plans/x.md", "Deskhand notes/x.md")
+OPEN = (
+    "Approved/x.md",
+    "Done/x.md",
+    "Deskhand/Needs_Action/x.md",
+    "Deskhand/Plans/x.md",
+    "Deskhand notes/x.md",
+)
 
 
 @requirement("notes:folder")
-async def test_no_tool_writes_where_the_person_decides_and_the_person_s_own_names_are_free(home: Home) -> None:
+async def test_no_tool_writes_where_the_person_decides_and_the_person_s_own_names_are_free(
+    home: Home,
+) -> None:
     desk = Desk(load(home.environment | {"DESKHAND_VAULT_FOLDER": "Deskhand"}).settings)
     async with Client(obsidian_server(desk)) as notes:
         says = notes.instructions or ""
         answers = {
-            path: await notes.call_tool("write_note", {"path": path, "frontmatter": {}, "body": "x"})
+            path: await notes.call_tool(
+                "write_note", {"path": path, "frontmatter": {}, "body": "x"}
+            )
             for path in (*CLOSED, *OPEN)
         }
-        moved = await notes.call_tool("move_note", {"source": "Done/x.md", "destination": "Deskhand/Done/x.md"})
+        moved = await notes.call_tool(
+            "move_note", {"source": "Done/x.md", "destination": "Deskhand/Done/x.md"}
+        )
     await status.publish(desk, {})
     with pytest.raises(Denied):
-        read_file(home.vault, "Deskhand/Logs/orchestrator_state.json", 1000, desk.settings.inside)
+        read_file(
+            home.vault, "Deskhand/Logs/orchestrator_state.json", 1000, desk.settings.inside
+        )
     assert read_file(home.vault, "Done/x.md", 1000, desk.settings.inside)[0] == "Done/x.md"
     desk.close()
 
@@ -101,8 +115,13 @@ def test_a_link_in_its_place_is_not_followed(home: Home, tmp_path: Path) -> None
 
 
 @requirement("notes:folder")
-async def test_files_that_do_nothing_are_named_with_the_folder_they_lie_in(home: Home) -> None:
-    own = home.environment | {"DESKHAND_VAULT_FOLDER": "Deskhand", "DESKHAND_ADDRESS": "me@example.com"}
+async def test_files_that_do_nothing_are_named_with_the_folder_they_lie_in(
+    home: Home,
+) -> None:
+    own = home.environment | {
+        "DESKHAND_VAULT_FOLDER": "Deskhand",
+        "DESKHAND_ADDRESS": "me@example.com",
+    }
     desk = Desk(load(own).settings)
     for path in ("Approved/letter.txt", "Needs_Action/odd.md"):
         file = home.vault / "Deskhand" / path

@@ -47,9 +47,13 @@ class Signer:
         nonce = self.nonce()
         given = NewKey(**self.device.make(nonce, ENROL.challenge(nonce), **changes))
         key = passkeys.read_new_key(given, ORIGIN, name, self.desk.now())
-        await self.desk.store.write(passkeys.add, self.desk.policy.seal, key, SESSION, nonce, self.desk.now())
+        await self.desk.store.write(
+            passkeys.add, self.desk.policy.seal, key, SESSION, nonce, self.desk.now()
+        )
 
-    def sign(self, word: str, *cards: Card, nonce: str | None = None, **client: Any) -> Signed:
+    def sign(
+        self, word: str, *cards: Card, nonce: str | None = None, **client: Any
+    ) -> Signed:
         nonce = nonce or self.nonce()
         said = Said(word=word, about=tuple((card.id, card.digest) for card in cards))
         return self.signed(said, nonce, **client)
@@ -59,7 +63,9 @@ class Signer:
         return Signed(Assertion(**made), ORIGIN, SESSION)
 
     async def approve(self, card: Card, claim: Signed | None = None) -> Card:
-        return await self.desk.answers.approve(card.id, card.digest, "person", claim or self.sign("approved", card))
+        return await self.desk.answers.approve(
+            card.id, card.digest, "person", claim or self.sign("approved", card)
+        )
 
     async def change(self, sql: str, *values: Any) -> None:
         def work(tx: Transaction) -> None:
@@ -82,32 +88,57 @@ async def signer(home: Home) -> AsyncIterator[Signer]:
 @requirement("passkey:signed")
 async def test_each_answer_is_signed_stored_and_found_again(signer: Signer) -> None:
     answers = signer.desk.answers
-    first, second, third = [await signer.safe.ask(subject=f"Number {number}") for number in range(3)]
+    first, second, third = [
+        await signer.safe.ask(subject=f"Number {number}") for number in range(3)
+    ]
     assert (await signer.approve(first)).state == "held"
     await answers.undo(first.id, "person", signer.sign("undone", first))
     later = signer.safe.clock.time + timedelta(hours=1)
     await answers.snooze(first.id, later, "person", signer.sign("snoozed", first))
     await answers.wake(first.id, "person", signer.sign("woken", first))
-    await answers.reject(third.id, third.digest, "no", "person", signer.sign("rejected", third))
+    await answers.reject(
+        third.id, third.digest, "no", "person", signer.sign("rejected", third)
+    )
     letter = Letter(HELLO["to"], "Mine", "At nine.\n")
     said = await answers.make_said("approved", [(first.id, first.digest)], letter)
-    edited = await answers.approve_edited(first.id, first.digest, letter, "person", signer.signed(said, signer.nonce()))
+    edited = await answers.approve_edited(
+        first.id, first.digest, letter, "person", signer.signed(said, signer.nonce())
+    )
     assert (edited.state, edited.subject) == ("held", "Mine")
-    await answers.respond(second.id, second.digest, "Later.", "person", signer.sign("responded", second))
+    await answers.respond(
+        second.id, second.digest, "Later.", "person", signer.sign("responded", second)
+    )
     fourth = await signer.safe.ask(subject="Number 4")
     said = await answers.make_said("edited", [(fourth.id, fourth.digest)], letter)
-    await answers.edit(fourth.id, fourth.digest, letter, "person", signer.signed(said, signer.nonce()))
+    await answers.edit(
+        fourth.id, fourth.digest, letter, "person", signer.signed(said, signer.nonce())
+    )
 
     assert await signer.safe.settle() == 1
     words = [word for word, proof in await signer.safe.answers() if proof == "passkey"]
     assert sorted(words) == sorted(
-        ["held", "undone", "snoozed", "woken", "rejected", "edited", "held", "rejected", "responded", "edited"]
+        [
+            "held",
+            "undone",
+            "snoozed",
+            "woken",
+            "rejected",
+            "edited",
+            "held",
+            "rejected",
+            "responded",
+            "edited",
+        ]
     )
     assert await signer.check() == Genuine(10)
-    told = signer.safe.home.command("log", "--verify", "--json", DESKHAND_ADDRESS="me@example.com")
+    told = signer.safe.home.command(
+        "log", "--verify", "--json", DESKHAND_ADDRESS="me@example.com"
+    )
     assert json.loads(told.stdout)["signatures"] == 10
     entries = await signer.desk.store.read(lambda tx: tx.all("SELECT entry FROM audit"))
-    proofs = [json.loads(text)["parameters"] for (text,) in entries if '"kind":"passkey"' in text]
+    proofs = [
+        json.loads(text)["parameters"] for (text,) in entries if '"kind":"passkey"' in text
+    ]
     assert len(proofs) == 10
     for facts in proofs:
         assert facts["proof"] == {
@@ -124,8 +155,12 @@ async def test_one_signature_over_a_list_approves_all_of_it(signer: Signer) -> N
     cards = [await signer.safe.ask(subject=f"Number {number}") for number in range(3)]
     listed = [(card.id, card.digest) for card in cards]
     with pytest.raises(Denied, match="something else"):
-        await signer.desk.answers.approve_all(listed, "person", signer.sign("approved", *cards[:2]))
-    held = await signer.desk.answers.approve_all(listed, "person", signer.sign("approved", *reversed(cards)))
+        await signer.desk.answers.approve_all(
+            listed, "person", signer.sign("approved", *cards[:2])
+        )
+    held = await signer.desk.answers.approve_all(
+        listed, "person", signer.sign("approved", *reversed(cards))
+    )
     assert [card.state for card in held] == ["held"] * 3
     assert await signer.safe.settle() == 4
     assert await signer.check() == Genuine(4)
@@ -142,7 +177,9 @@ async def test_a_permissions_terms_are_what_was_signed(signer: Signer) -> None:
     for other in (signer.sign("permitted", card), signer.signed(said, signer.nonce())):
         with pytest.raises(Denied, match="something else"):
             await answers.permit(card.id, card.digest, more, "person", other)
-    made = await answers.permit(card.id, card.digest, terms, "person", signer.signed(said, signer.nonce()))
+    made = await answers.permit(
+        card.id, card.digest, terms, "person", signer.signed(said, signer.nonce())
+    )
     assert (await signer.safe.ask(body="At eleven.\n")).state == "held"
     assert await signer.check() == Genuine(2)
 
@@ -151,23 +188,36 @@ async def test_a_permissions_terms_are_what_was_signed(signer: Signer) -> None:
     sql = "UPDATE permissions SET per_day = ?, evidence = ?"
     await signer.change(sql, 50, signer.desk.policy.sign_terms(wider))
     assert (await signer.safe.ask(body="At twelve.\n")).state == "waiting"
-    assert await signer.safe.settle() == 1  # nor does what it let through before leave under it
+    assert (
+        await signer.safe.settle() == 1
+    )  # nor does what it let through before leave under it
     found = await signer.check()
     assert isinstance(found, Forged)
-    assert found.why == f"the permission {made.id} says something else than what a passkey signed"
+    assert (
+        found.why
+        == f"the permission {made.id} says something else than what a passkey signed"
+    )
     await signer.change(sql, 2, made.evidence)
-    await signer.desk.store.write(passkeys.revoke, signer.desk.policy.seal, "my phone", signer.safe.clock.time)
+    await signer.desk.store.write(
+        passkeys.revoke, signer.desk.policy.seal, "my phone", signer.safe.clock.time
+    )
     assert (await signer.safe.ask(body="At one.\n")).state == "waiting"
-    assert isinstance(await signer.check(), Genuine)  # what it signed before stays what it was
+    assert isinstance(
+        await signer.check(), Genuine
+    )  # what it signed before stays what it was
 
 
 @requirement("permission:signed")
-async def test_a_permission_that_was_signed_before_terms_were_goes_on(signer: Signer) -> None:
+async def test_a_permission_that_was_signed_before_terms_were_goes_on(
+    signer: Signer,
+) -> None:
     card = await signer.approve(await signer.safe.ask())
     await signer.safe.settle()
     card = await signer.safe.card(card)
     said = Said(word="permitted", about=((card.id, card.digest),))
-    signature = KeptAssertion(said=said, assertion=signer.signed(said, signer.nonce()).assertion)
+    signature = KeptAssertion(
+        said=said, assertion=signer.signed(said, signer.nonce()).assertion
+    )
     answer = signer.desk.policy.answer("permitted", "person", Proven("passkey", signature))
     request = await signer.desk.waiting.find(card.id)
     terms = Terms(2, signer.safe.clock.time + timedelta(days=7))
@@ -197,25 +247,41 @@ async def test_what_does_not_count_is_refused_and_nothing_is_sent(signer: Signer
     lies: dict[str, Signed] = {
         "used before": used,
         "too long": late,
-        "it was asked for elsewhere": signer.sign("approved", card, nonce=signer.nonce("another session")),
+        "it was asked for elsewhere": signer.sign(
+            "approved", card, nonce=signer.nonce("another session")
+        ),
         "for another request": signer.sign("approved", other),
         "for another answer": signer.sign("rejected", card),
         "for signing in": signer.signed(passkeys.SIGN_IN, nonce),
         "another port": signer.sign("approved", card, origin="http://localhost:8643"),
         "another origin": signer.sign("approved", card, origin="https://localhost:8642"),
         "in a frame": signer.sign("approved", card, crossOrigin=True),
-        "in another's frame": signer.sign("approved", card, topOrigin="https://evil.example"),
+        "in another's frame": signer.sign(
+            "approved", card, topOrigin="https://evil.example"
+        ),
         "as a new key": signer.sign("approved", card, type="webauthn.create"),
         "this desk does not know": stranger.sign("approved", card),
-        "no JSON": Signed(broken.assertion.model_copy(update={"client_data": "!"}), ORIGIN, SESSION),
-        "no object": Signed(
-            broken.assertion.model_copy(update={"client_data": passkeys.encode(b"[1]")}), ORIGIN, SESSION
+        "no JSON": Signed(
+            broken.assertion.model_copy(update={"client_data": "!"}), ORIGIN, SESSION
         ),
-        "not base64": Signed(broken.assertion.model_copy(update={"signature": "a"}), ORIGIN, SESSION),
-        "no data": Signed(broken.assertion.model_copy(update={"authenticator_data": ""}), ORIGIN, SESSION),
-        "odd nonce": Signed(broken.assertion.model_copy(update={"nonce": "é"}), ORIGIN, SESSION),
+        "no object": Signed(
+            broken.assertion.model_copy(update={"client_data": passkeys.encode(b"[1]")}),
+            ORIGIN,
+            SESSION,
+        ),
+        "not base64": Signed(
+            broken.assertion.model_copy(update={"signature": "a"}), ORIGIN, SESSION
+        ),
+        "no data": Signed(
+            broken.assertion.model_copy(update={"authenticator_data": ""}), ORIGIN, SESSION
+        ),
+        "odd nonce": Signed(
+            broken.assertion.model_copy(update={"nonce": "é"}), ORIGIN, SESSION
+        ),
         "wrong signature": Signed(
-            broken.assertion.model_copy(update={"signature": late.assertion.signature}), ORIGIN, SESSION
+            broken.assertion.model_copy(update={"signature": late.assertion.signature}),
+            ORIGIN,
+            SESSION,
         ),
     }
     for flags in (0x00, 0x01, 0x04):
@@ -235,14 +301,20 @@ async def test_what_does_not_count_is_refused_and_nothing_is_sent(signer: Signer
     await signer.approve(card)
     device.count = 1
     with pytest.raises(Denied, match="counter went back"):
-        await signer.desk.answers.reject(other.id, other.digest, None, "person", signer.sign("rejected", other))
+        await signer.desk.answers.reject(
+            other.id, other.digest, None, "person", signer.sign("rejected", other)
+        )
     await signer.desk.answers.undo(card.id, "person", Typed(PASSWORD, "here"))
     device.count = before + 100
     standing = signer.sign("approved", card)
     await signer.approve(card, standing)
-    await signer.desk.store.write(passkeys.revoke, signer.desk.policy.seal, "my phone", signer.desk.now())
+    await signer.desk.store.write(
+        passkeys.revoke, signer.desk.policy.seal, "my phone", signer.desk.now()
+    )
     with pytest.raises(Denied, match="revoked"):
-        await signer.desk.answers.reject(other.id, other.digest, None, "person", signer.sign("rejected", other))
+        await signer.desk.answers.reject(
+            other.id, other.digest, None, "person", signer.sign("rejected", other)
+        )
     # What it signed and has not left yet does not leave any more; that it was signed stays true.
     assert await signer.safe.settle() == 0
     assert isinstance(await signer.check(), Genuine)
@@ -250,7 +322,9 @@ async def test_what_does_not_count_is_refused_and_nothing_is_sent(signer: Signer
 
 @requirement("passkey:refused")
 @pytest.mark.parametrize("kind", ["ed25519", "rsa", "synced"])
-async def test_the_usual_kinds_of_keys_sign_and_one_that_is_synced_never_counts(home: Home, kind: str) -> None:
+async def test_the_usual_kinds_of_keys_sign_and_one_that_is_synced_never_counts(
+    home: Home, kind: str
+) -> None:
     keys: dict[str, Callable[[], PrivateKey]] = {
         "ed25519": ed25519.Ed25519PrivateKey.generate,
         "rsa": lambda: rsa.generate_private_key(65537, 2048),
@@ -285,7 +359,9 @@ async def test_a_key_that_is_none_is_not_enrolled(signer: Signer) -> None:
     with pytest.raises(InvalidInput, match="there is, or was"):
         await signer.enrol("my phone")
     with pytest.raises(NotFound):
-        await signer.desk.store.write(passkeys.revoke, signer.desk.policy.seal, "nobody's", signer.desk.now())
+        await signer.desk.store.write(
+            passkeys.revoke, signer.desk.policy.seal, "nobody's", signer.desk.now()
+        )
 
 
 FLIPS = {
@@ -303,7 +379,10 @@ FLIPS = {
 
 
 def copy_tables(tx: Transaction) -> dict[str, list[Any]]:
-    return {name: tx.all(f"SELECT * FROM {name}") for name in ("requests", "answers", "passkeys")}
+    return {
+        name: tx.all(f"SELECT * FROM {name}")
+        for name in ("requests", "answers", "passkeys")
+    }
 
 
 @requirement("passkey:found")
@@ -320,7 +399,9 @@ async def test_one_changed_bit_sends_nothing_and_is_found(signer: Signer) -> Non
             for table, rows in kept.items():
                 tx.execute(f"DELETE FROM {table}")
                 for row in rows:
-                    tx.execute(f"INSERT INTO {table} VALUES ({', '.join('?' for _ in row)})", *row)
+                    tx.execute(
+                        f"INSERT INTO {table} VALUES ({', '.join('?' for _ in row)})", *row
+                    )
             tx.execute("UPDATE requests SET state = 'withdrawn' WHERE state = 'held'")
 
         await signer.desk.store.write(put_back)
@@ -328,7 +409,9 @@ async def test_one_changed_bit_sends_nothing_and_is_found(signer: Signer) -> Non
 
 
 @requirement("passkey:found")
-async def test_a_row_made_from_another_answers_parts_counts_for_nothing(signer: Signer) -> None:
+async def test_a_row_made_from_another_answers_parts_counts_for_nothing(
+    signer: Signer,
+) -> None:
     """Whoever has the database but not the key can copy rows, and say that they are something else."""
     first, second = await signer.safe.ask(), await signer.safe.ask(subject="Another one")
     await signer.approve(first)
@@ -337,13 +420,17 @@ async def test_a_row_made_from_another_answers_parts_counts_for_nothing(signer: 
         " FROM answers WHERE request_id = ?"
     )
     await signer.change(copied, second.id, second.digest, first.id)
-    await signer.change("UPDATE requests SET state = 'approved', due = 1 WHERE id = ?", second.id)
+    await signer.change(
+        "UPDATE requests SET state = 'approved', due = 1 WHERE id = ?", second.id
+    )
     assert await signer.safe.settle() == 1
     assert (await signer.safe.card(second)).state == "waiting"
 
     # With the key, but without the authenticator, nothing can be made that was not signed.
     policy = signer.desk.policy
-    rows = await signer.desk.store.read(lambda tx: tx.all("SELECT * FROM answers WHERE request_id = ?", first.id))
+    rows = await signer.desk.store.read(
+        lambda tx: tx.all("SELECT * FROM answers WHERE request_id = ?", first.id)
+    )
     from deskhand.gate.rows import WrittenAnswer
 
     *facts, _evidence, assertion = rows[0]
@@ -354,26 +441,36 @@ async def test_a_row_made_from_another_answers_parts_counts_for_nothing(signer: 
         "not one of this desk": mine._replace(
             assertion=(assertion or "").replace(passkeys.encode(signer.device.id), "x")
         ),
-        "something else": mine._replace(assertion=(assertion or "").replace('"nonce":"1', '"nonce":"2')),
+        "something else": mine._replace(
+            assertion=(assertion or "").replace('"nonce":"1', '"nonce":"2')
+        ),
     }
     for why, written in forged.items():
-        flaw = await signer.desk.store.read(policy.find_flaw, written, policy.evidence(written))
+        flaw = await signer.desk.store.read(
+            policy.find_flaw, written, policy.evidence(written)
+        )
         assert why in (flaw or ""), flaw
 
 
 @requirement("passkey:found")
-async def test_with_page_as_the_least_a_signature_is_checked_all_the_same(home: Home) -> None:
+async def test_with_page_as_the_least_a_signature_is_checked_all_the_same(
+    home: Home,
+) -> None:
     async with opened(home, DESKHAND_PROOF="page") as safe:
         signer = Signer(safe)
         await signer.enrol()
         card = await safe.ask()
         await signer.approve(card)
-        await signer.change('UPDATE answers SET assertion = REPLACE(assertion, \'"nonce":"1\', \'"nonce":"2\')')
+        await signer.change(
+            'UPDATE answers SET assertion = REPLACE(assertion, \'"nonce":"1\', \'"nonce":"2\')'
+        )
         assert await safe.settle() == 0
 
 
 @requirement("passkey:revived")
-async def test_an_old_yes_does_not_come_back_and_nothing_that_left_leaves_again(signer: Signer) -> None:
+async def test_an_old_yes_does_not_come_back_and_nothing_that_left_leaves_again(
+    signer: Signer,
+) -> None:
     """Somebody who can write to the database, but not the record's chain."""
     card = await signer.safe.ask()
     await signer.approve(card)
@@ -392,7 +489,8 @@ async def test_an_old_yes_does_not_come_back_and_nothing_that_left_leaves_again(
     for state in ("approved", "sending"):
         await signer.change("DELETE FROM sends")
         await signer.change(
-            f"UPDATE requests SET state = '{state}', due = 1, lease = 1, token = NULL WHERE id = ?", sent.id
+            f"UPDATE requests SET state = '{state}', due = 1, lease = 1, token = NULL WHERE id = ?",
+            sent.id,
         )
         assert await signer.safe.settle() == 1
 
@@ -401,8 +499,12 @@ async def test_an_old_yes_does_not_come_back_and_nothing_that_left_leaves_again(
     said = await signer.desk.answers.make_said("approved", [(cut.id, cut.digest)])
     await signer.approve(cut, signer.signed(said, signer.nonce()))
     await signer.desk.answers.undo(cut.id, "person", signer.sign("undone", cut))
-    await signer.change("DELETE FROM answers WHERE word = 'undone' AND request_id = ?", cut.id)
-    await signer.change("UPDATE audit SET entry = REPLACE(entry, '\"undone\"', '\"snoozed\"')")
+    await signer.change(
+        "DELETE FROM answers WHERE word = 'undone' AND request_id = ?", cut.id
+    )
+    await signer.change(
+        "UPDATE audit SET entry = REPLACE(entry, '\"undone\"', '\"snoozed\"')"
+    )
     await signer.change(revived, cut.id)
     assert await signer.safe.settle() == 1
     await signer.change("DELETE FROM audit_days")
@@ -411,7 +513,9 @@ async def test_an_old_yes_does_not_come_back_and_nothing_that_left_leaves_again(
 
 
 @requirement("passkey:revived")
-async def test_a_record_that_was_cut_before_the_undo_revives_nothing(signer: Signer) -> None:
+async def test_a_record_that_was_cut_before_the_undo_revives_nothing(
+    signer: Signer,
+) -> None:
     """Its chain is whole; only what is noted beside the database knows that there was more."""
     card = await signer.safe.ask()
     await signer.approve(card)
@@ -420,12 +524,16 @@ async def test_a_record_that_was_cut_before_the_undo_revives_nothing(signer: Sig
     await signer.change("DELETE FROM answers WHERE word = 'undone'")
     await signer.change("DELETE FROM audit WHERE seq > ?", head.seq)
     await signer.change("UPDATE audit_head SET seq = ?, hash = ?", *head)
-    await signer.change("UPDATE requests SET state = 'approved', due = 1 WHERE id = ?", card.id)
+    await signer.change(
+        "UPDATE requests SET state = 'approved', due = 1 WHERE id = ?", card.id
+    )
     assert await signer.safe.settle() == 0
 
 
 @requirement("guarded:moved")
-async def test_what_was_answered_before_the_desk_had_its_key_is_counted_and_not_called_forged(signer: Signer) -> None:
+async def test_what_was_answered_before_the_desk_had_its_key_is_counted_and_not_called_forged(
+    signer: Signer,
+) -> None:
     old, new = [await signer.safe.ask(subject=subject) for subject in ("Old", "New")]
     await signer.approve(old)
     await signer.change("UPDATE answers SET evidence = 'of another key'")
@@ -457,7 +565,9 @@ async def test_a_recovery_code_counts_once_and_new_ones_end_the_old(signer: Sign
 
 
 @requirement("passkey:revived")
-async def test_a_password_that_somebody_else_put_into_the_database_is_none(signer: Signer) -> None:
+async def test_a_password_that_somebody_else_put_into_the_database_is_none(
+    signer: Signer,
+) -> None:
     """The desk of the fixture has one of an earlier version, which goes on working and is sealed at the next start."""
     safe = signer.safe
     card = await safe.ask()
@@ -471,15 +581,23 @@ async def test_a_password_that_somebody_else_put_into_the_database_is_none(signe
         claim = Typed("the password of another", "here")
         with pytest.raises(Denied, match="not set by this desk"):
             await safe.desk.answers.approve(card.id, card.digest, "person", claim)
-    await safe.desk.store.write(passwords.keep, safe.desk.seal_password(passwords.hash_password("my own new one")))
-    await safe.desk.answers.approve(card.id, card.digest, "person", Typed("my own new one", "here"))
+    await safe.desk.store.write(
+        passwords.keep, safe.desk.seal_password(passwords.hash_password("my own new one"))
+    )
+    await safe.desk.answers.approve(
+        card.id, card.digest, "person", Typed("my own new one", "here")
+    )
     await safe.desk.store.write(passwords.remove)
     await safe.desk.store.write(passwords.adopt, safe.desk.policy.seal)
 
 
 @requirement("passkey:signed")
-async def test_a_desk_that_comes_home_with_another_key_takes_its_passkeys_over_once(signer: Signer) -> None:
-    await signer.desk.store.write(passwords.keep, signer.desk.seal_password(passwords.hash_password(PASSWORD)))
+async def test_a_desk_that_comes_home_with_another_key_takes_its_passkeys_over_once(
+    signer: Signer,
+) -> None:
+    await signer.desk.store.write(
+        passwords.keep, signer.desk.seal_password(passwords.hash_password(PASSWORD))
+    )
     home = signer.desk.settings.home
     (home / "proof.key").write_text("another key of another home")
     assert await signer.check() != Genuine(0)
@@ -492,54 +610,80 @@ async def test_a_desk_that_comes_home_with_another_key_takes_its_passkeys_over_o
 
 
 @requirement("passkey:revived")
-async def test_what_else_the_record_says_of_a_request_keeps_no_yes_back(signer: Signer) -> None:
+async def test_what_else_the_record_says_of_a_request_keeps_no_yes_back(
+    signer: Signer,
+) -> None:
     card = await signer.safe.ask()
     await signer.approve(card)
     seen = {"action_id": card.id}
     await signer.desk.record("email_mcp", "get_action", card.id, seen, None, 0)
     await signer.desk.record("person", "undone", "page", {"beside": card.id}, None, 0)
-    await signer.desk.record("person", "permitted", card.id, seen | {"digest": card.digest}, None, 0)
+    await signer.desk.record(
+        "person", "permitted", card.id, seen | {"digest": card.digest}, None, 0
+    )
     assert await signer.safe.settle() == 1
 
 
 @requirement("passkey:revived")
-async def test_on_postgresql_a_signature_counts_once_as_well(home: Home, postgresql: str) -> None:
+async def test_on_postgresql_a_signature_counts_once_as_well(
+    home: Home, postgresql: str
+) -> None:
     with psycopg.connect(postgresql, autocommit=True) as connection:
         connection.execute("CREATE DATABASE passkeys")
-    async with opened(home, DESKHAND_DATABASE_URL=postgresql.replace("/postgres?", "/passkeys?")) as safe:
+    async with opened(
+        home, DESKHAND_DATABASE_URL=postgresql.replace("/postgres?", "/passkeys?")
+    ) as safe:
         signer = Signer(safe)
         await signer.enrol()
         card = await safe.ask()
         used = signer.sign("approved", card)
         await signer.approve(card, used)
         with pytest.raises(Denied, match="used before"):
-            await signer.desk.answers.undo(card.id, "person", signer.sign("undone", card, nonce=used.assertion.nonce))
+            await signer.desk.answers.undo(
+                card.id, "person", signer.sign("undone", card, nonce=used.assertion.nonce)
+            )
         assert await safe.settle() == 1
         await signer.change("DELETE FROM sends")
-        await signer.change("UPDATE requests SET state = 'approved', due = 1, token = NULL WHERE id = ?", card.id)
+        await signer.change(
+            "UPDATE requests SET state = 'approved', due = 1, token = NULL WHERE id = ?",
+            card.id,
+        )
         assert await safe.settle() == 1
         assert await signer.check() == Genuine(1)
 
 
 @requirement("passkey:refused")
-async def test_a_list_with_one_card_that_changed_meanwhile_approves_none(signer: Signer) -> None:
+async def test_a_list_with_one_card_that_changed_meanwhile_approves_none(
+    signer: Signer,
+) -> None:
     await signer.approve(await signer.safe.ask())
     await signer.safe.settle()
     answers = signer.desk.answers
-    first, second = [await signer.safe.ask(subject=f"Number {number}") for number in range(2)]
+    first, second = [
+        await signer.safe.ask(subject=f"Number {number}") for number in range(2)
+    ]
     signed = signer.sign("approved", first, second)
     letter = Letter(HELLO["to"], "Other words", "At nine.\n")
     said = await answers.make_said("edited", [(second.id, second.digest)], letter)
-    changed = await answers.edit(second.id, second.digest, letter, "person", signer.signed(said, signer.nonce()))
+    changed = await answers.edit(
+        second.id, second.digest, letter, "person", signer.signed(said, signer.nonce())
+    )
     with pytest.raises(Denied, match="no longer what was shown"):
-        await answers.approve_all([(each.id, each.digest) for each in (first, second)], "person", signed)
-    for listed in ([(first.id, first.digest), (second.id, changed.digest)], [(first.id, first.digest)]):
+        await answers.approve_all(
+            [(each.id, each.digest) for each in (first, second)], "person", signed
+        )
+    for listed in (
+        [(first.id, first.digest), (second.id, changed.digest)],
+        [(first.id, first.digest)],
+    ):
         with pytest.raises(Denied, match="does not count"):
             await answers.approve_all(listed, "person", signed)
     other = Letter(HELLO["to"], "Other words", "At ten.\n")
     said = await answers.make_said("approved", [(first.id, first.digest)], letter)
     with pytest.raises(Denied, match="something else"):
-        await answers.approve_edited(first.id, first.digest, other, "person", signer.signed(said, signer.nonce()))
+        await answers.approve_edited(
+            first.id, first.digest, other, "person", signer.signed(said, signer.nonce())
+        )
     assert await signer.safe.settle() == 1
     assert {(await signer.safe.card(each)).state for each in (first, second)} == {"waiting"}
 

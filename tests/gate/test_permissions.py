@@ -95,7 +95,9 @@ async def opened(home: Home, **variables: str) -> AsyncIterator[Permitted]:
 
 
 @requirement("permission:narrow")
-async def test_what_a_permission_covers_rests_and_leaves_without_a_question(home: Home) -> None:
+async def test_what_a_permission_covers_rests_and_leaves_without_a_question(
+    home: Home,
+) -> None:
     async with opened(home) as place:
         made = await place.permit(await place.approve())
         told = await place.ask(body="Dear Ann,\n\nmake it eleven.\n")
@@ -107,8 +109,12 @@ async def test_what_a_permission_covers_rests_and_leaves_without_a_question(home
         assert await place.settle() == 2
         (standing,) = await place.desk.permitting.list_all()
         assert [name for name, _ in standing.uses] == [card.id]
-        record = await place.desk.store.read(lambda tx: [text for (text,) in tx.all("SELECT entry FROM audit")])
-        assert sum(f"permission {made.id}" in text for text in record) == 3  # its yes, that it has rested, the mail
+        record = await place.desk.store.read(
+            lambda tx: [text for (text,) in tx.all("SELECT entry FROM audit")]
+        )
+        assert (
+            sum(f"permission {made.id}" in text for text in record) == 3
+        )  # its yes, that it has rested, the mail
 
 
 @requirement("permission:narrow")
@@ -161,12 +167,19 @@ async def test_its_end_stays_its_end_when_the_clock_goes_back(home: Home) -> Non
 
 @requirement("permission:counted")
 async def test_two_processes_count_one_permission(home: Home, url: str) -> None:
-    async with opened(home, DESKHAND_DATABASE_URL=url) as one, opened(home, DESKHAND_DATABASE_URL=url) as other:
+    async with (
+        opened(home, DESKHAND_DATABASE_URL=url) as one,
+        opened(home, DESKHAND_DATABASE_URL=url) as other,
+    ):
         await one.permit(await one.approve(), per_day=3)
-        asked = [place.ask(body=f"{number}\n") for number in range(4) for place in (one, other)]
+        asked = [
+            place.ask(body=f"{number}\n") for number in range(4) for place in (one, other)
+        ]
         answers = await asyncio.gather(*asked)
         assert sum("under a permission" in each for each in answers) == 3
-        assert sorted(card.state for card in await one.waiting()) == ["held"] * 3 + ["waiting"]
+        assert sorted(card.state for card in await one.waiting()) == ["held"] * 3 + [
+            "waiting"
+        ]
     async with opened(home, DESKHAND_DATABASE_URL=url) as later:
         assert "waits in" in await later.ask(body="after a restart\n")
 
@@ -174,11 +187,18 @@ async def test_two_processes_count_one_permission(home: Home, url: str) -> None:
 @requirement("permission:counted")
 @settings(deadline=None, max_examples=25)
 @given(st.lists(st.integers(-60, 60), min_size=1, max_size=12), st.integers(1, 3))
-def test_no_jump_of_the_clock_brings_more_than_the_day_has(jumps: list[int], per_day: int) -> None:
+def test_no_jump_of_the_clock_brings_more_than_the_day_has(
+    jumps: list[int], per_day: int
+) -> None:
     """Each jump is in hours; the end is two days away."""
     clock = Clock()
-    with TemporaryDirectory() as place, closing(open_store(f"sqlite:///{place}/desk.db")) as store:
-        made = permissions.make(CARD, MAIL, Terms(per_day, clock() + timedelta(days=2)), "page", clock())
+    with (
+        TemporaryDirectory() as place,
+        closing(open_store(f"sqlite:///{place}/desk.db")) as store,
+    ):
+        made = permissions.make(
+            CARD, MAIL, Terms(per_day, clock() + timedelta(days=2)), "page", clock()
+        )
         store.write_sync(lambda tx: permissions.insert(tx, made))
         uses: list[datetime] = []
         ended = False
@@ -187,16 +207,22 @@ def test_no_jump_of_the_clock_brings_more_than_the_day_has(jumps: list[int], per
             now = clock()
             request = replace(REQUEST, id=f"{number}")
             open_ones = store.write_sync(permissions.find_open, MAIL)
-            used = bool(open_ones) and store.write_sync(permissions.use, open_ones[0], request, now)
+            used = bool(open_ones) and store.write_sync(
+                permissions.use, open_ones[0], request, now
+            )
             ended = ended or max(now, *uses, made.made) >= made.ends
             assert not (used and ended)
-            assert not (used and sum(at > now - timedelta(days=1) for at in uses) >= per_day)
+            assert not (
+                used and sum(at > now - timedelta(days=1) for at in uses) >= per_day
+            )
             if used:
                 uses.append(now)
 
 
 @requirement("permission:switch")
-async def test_one_switch_turns_all_off_at_once_and_only_the_person_turns_them_on(home: Home) -> None:
+async def test_one_switch_turns_all_off_at_once_and_only_the_person_turns_them_on(
+    home: Home,
+) -> None:
     async with opened(home) as place:
         await place.permit(await place.approve())
         await place.ask(body="under way\n")
@@ -229,7 +255,9 @@ async def test_it_takes_what_an_answer_takes(home: Home) -> None:
         terms = Terms(1, place.clock() + timedelta(days=1))
         for proof in ("page", "terminal", "permission", Typed("wrong", "here")):
             with pytest.raises(Denied):
-                await place.desk.answers.permit(card.id, card.digest, terms, "person", proof)
+                await place.desk.answers.permit(
+                    card.id, card.digest, terms, "person", proof
+                )
         assert not await place.desk.permitting.list_all()
 
 
@@ -244,7 +272,9 @@ async def test_it_takes_what_an_answer_takes(home: Home) -> None:
         "UPDATE permissions SET proof = 'page'",
     ],
 )
-async def test_one_that_was_changed_in_the_database_counts_no_more(home: Home, change: str) -> None:
+async def test_one_that_was_changed_in_the_database_counts_no_more(
+    home: Home, change: str
+) -> None:
     async with opened(home) as place:
         await place.permit(await place.approve())
         await place.ask(body="under way\n")
@@ -268,7 +298,9 @@ async def test_a_row_that_says_it_was_permitted_sends_nothing(home: Home) -> Non
     async with opened(home) as place:
         await place.ask()
         await place.desk.store.write(
-            lambda tx: tx.execute("UPDATE requests SET state = 'approved', proof = 'permission', due = 0")
+            lambda tx: tx.execute(
+                "UPDATE requests SET state = 'approved', proof = 'permission', due = 0"
+            )
         )
         assert await place.settle() == 0
 
@@ -288,9 +320,15 @@ async def test_what_is_asked_each_time(home: Home) -> None:
         with pytest.raises(Denied, match="high risk"):
             await place.permit(risky)
         card = await place.approve(subject="Fine")
-        for terms in (Terms(0, place.clock() + timedelta(days=1)), Terms(1, place.clock()), Terms(1, FAR)):
+        for terms in (
+            Terms(0, place.clock() + timedelta(days=1)),
+            Terms(1, place.clock()),
+            Terms(1, FAR),
+        ):
             with pytest.raises(InvalidInput):
-                await place.desk.answers.permit(card.id, card.digest, terms, "person", RIGHT)
+                await place.desk.answers.permit(
+                    card.id, card.digest, terms, "person", RIGHT
+                )
 
 
 @requirement("permission:narrow")
@@ -310,7 +348,10 @@ async def test_what_the_person_answered_meanwhile_is_not_let_through(home: Home)
 @requirement("permission:narrow")
 async def test_a_change_of_mails_is_asked_each_time(home: Home) -> None:
     async with opened(home) as place:
-        mails = tuple(ListedMail(id=str(at), sender="a@b.c", subject="x", unread=True) for at in range(2))
+        mails = tuple(
+            ListedMail(id=str(at), sender="a@b.c", subject="x", unread=True)
+            for at in range(2)
+        )
         await place.desk.gate.propose(UpdateEmails(do="trash", mails=mails), "desk")
         (card,) = await place.waiting()
         request = await place.desk.waiting.find(card.id)
@@ -328,7 +369,9 @@ async def test_a_change_of_mails_is_asked_each_time(home: Home) -> None:
         ("bank transfer credit card gift card invoice iban refund", "password"),
     ],
 )
-async def test_what_the_card_did_not_name_was_not_seen(home: Home, seen: str, other: str) -> None:
+async def test_what_the_card_did_not_name_was_not_seen(
+    home: Home, seen: str, other: str
+) -> None:
     async with opened(home) as place:
         await place.permit(await place.approve(body=f"{seen}\n"))
         assert "waits in" in await place.ask(body=f"{seen.rpartition(' ')[0]} {other}\n")
@@ -338,9 +381,13 @@ async def test_what_the_card_did_not_name_was_not_seen(home: Home, seen: str, ot
 async def test_a_revoked_passkey_ends_what_was_permitted_by_a_signature(home: Home) -> None:
     async with opened(home) as place:
         made = await place.permit(await place.approve())
-        await place.desk.store.write(lambda tx: tx.execute("UPDATE permissions SET proof = 'passkey'"))
+        await place.desk.store.write(
+            lambda tx: tx.execute("UPDATE permissions SET proof = 'passkey'")
+        )
         await place.desk.store.write(permissions.close_signed, place.clock())
-        assert (await place.desk.permitting.find(made.id)).permission.closed_by == "a revoked passkey"
+        assert (
+            await place.desk.permitting.find(made.id)
+        ).permission.closed_by == "a revoked passkey"
 
 
 @requirement("permission:proposed")
@@ -368,25 +415,46 @@ async def test_without_a_hold_it_leaves_at_once(home: Home) -> None:
 async def test_the_page_makes_lists_and_ends_them(home: Home) -> None:
     async with opened(home, DESKHAND_PROOF="page") as place:
         card = await place.approve()
-        async with served(web_site(place.desk)) as address, signed_in(place.desk, address) as person:
+        async with (
+            served(web_site(place.desk)) as address,
+            signed_in(place.desk, address) as person,
+        ):
             assert "And from now on" in (await person.reads(f"/approvals/{card.id}")).text
             path = f"/approvals/{card.id}/permit"
-            terms = {"digest": card.digest, "per_day": "2", "ends": f"{place.clock() + timedelta(days=9):%Y-%m-%d}"}
-            for wrong in ({"per_day": "0"}, {"per_day": "x"}, {"ends": "soon"}, {"ends": "1999-01-01"}, {"digest": ""}):
+            terms = {
+                "digest": card.digest,
+                "per_day": "2",
+                "ends": f"{place.clock() + timedelta(days=9):%Y-%m-%d}",
+            }
+            for wrong in (
+                {"per_day": "0"},
+                {"per_day": "x"},
+                {"ends": "soon"},
+                {"ends": "1999-01-01"},
+                {"digest": ""},
+            ):
                 assert (await person.sends(path, terms | wrong)).status_code in (409, 422)
-            assert (await person.sends(path, terms)).headers["location"] == "/permissions?done=made"
+            assert (await person.sends(path, terms)).headers[
+                "location"
+            ] == "/permissions?done=made"
             (standing,) = await place.desk.permitting.list_all()
             await place.ask(body="under it\n")
             (held,) = await place.waiting()
             assert "your permission" in (await person.reads(f"/approvals/{held.id}")).text
             text = (await person.reads("/permissions")).text
-            until = natural(standing.permission.ends, place.clock(), place.desk.settings.timezone)
+            until = natural(
+                standing.permission.ends, place.clock(), place.desk.settings.timezone
+            )
             assert f"at most 2 a day, until {until}" in text
             assert held.id in text
             await person.sends("/permissions/off", at="/permissions")
             assert "turned off" in (await person.reads("/permissions")).text
             await person.sends("/permissions/on", at="/permissions")
-            await person.sends("/permissions/revoke", {"permission": standing.permission.id}, at="/permissions")
+            await person.sends(
+                "/permissions/revoke",
+                {"permission": standing.permission.id},
+                at="/permissions",
+            )
             assert "ended" in (await person.reads("/permissions")).text
 
 
@@ -394,7 +462,9 @@ async def test_the_page_makes_lists_and_ends_them(home: Home) -> None:
 async def test_the_terminal_lists_and_ends_them(home: Home) -> None:
     async with opened(home, DESKHAND_PROOF="page") as place:
         made = await place.permit(await place.approve())
-    (listed,) = home.command("permit", "list", "--json", DESKHAND_PROOF="page").stdout.splitlines()
+    (listed,) = home.command(
+        "permit", "list", "--json", DESKHAND_PROOF="page"
+    ).stdout.splitlines()
     assert json.loads(listed)["id"] == made.id
     shown = home.command("permit", "show", made.id, DESKHAND_PROOF="page").stdout
     assert "counts" in shown
@@ -409,7 +479,12 @@ async def test_the_terminal_lists_and_ends_them(home: Home) -> None:
 
 FAR = datetime.max.replace(tzinfo=Clock()().tzinfo)
 MAIL = Mail(
-    kind="reply_email", account="me@example.org", to="ann@example.org", subject="Re: x", body="b", thread_id="t"
+    kind="reply_email",
+    account="me@example.org",
+    to="ann@example.org",
+    subject="Re: x",
+    body="b",
+    thread_id="t",
 )
 FIELDS = {
     "account": st.sampled_from(["me@example.org", "other@example.org"]),
@@ -426,10 +501,18 @@ FIELDS = {
 
 @requirement("permission:narrow")
 @given(st.fixed_dictionaries(FIELDS))
-def test_a_permission_never_covers_what_differs_in_a_field_that_it_names(fields: dict[str, object]) -> None:
+def test_a_permission_never_covers_what_differs_in_a_field_that_it_names(
+    fields: dict[str, object],
+) -> None:
     other = MAIL.model_copy(update=fields)
-    made = permissions.make(CARD, MAIL, Terms(1, CARD.created + timedelta(days=1)), "page", CARD.created)
-    differs = any(getattr(other, name) != getattr(MAIL, name) for name in FIELDS if name not in Mail.free)
+    made = permissions.make(
+        CARD, MAIL, Terms(1, CARD.created + timedelta(days=1)), "page", CARD.created
+    )
+    differs = any(
+        getattr(other, name) != getattr(MAIL, name)
+        for name in FIELDS
+        if name not in Mail.free
+    )
     assert made.covers(other, CARD) is not differs
 
 
@@ -437,7 +520,9 @@ REQUEST = open_request(MAIL, "email_mcp", None, Clock()())
 
 
 def _card() -> Card:
-    return card_of(REQUEST, ((Recipient(MAIL.to, True, "known"),), (), ()), Risk("low", ()), Clock()())
+    return card_of(
+        REQUEST, ((Recipient(MAIL.to, True, "known"),), (), ()), Risk("low", ()), Clock()()
+    )
 
 
 CARD = _card()
@@ -454,15 +539,24 @@ CARD = _card()
     ],
 )
 def test_what_is_odd_and_was_not_seen_is_not_covered(card: Card) -> None:
-    made = permissions.make(CARD, MAIL, Terms(1, CARD.created + timedelta(days=1)), "page", CARD.created)
+    made = permissions.make(
+        CARD, MAIL, Terms(1, CARD.created + timedelta(days=1)), "page", CARD.created
+    )
     assert made.covers(MAIL, CARD)
     assert not made.covers(MAIL, card)
 
 
-CALL = ToolCall(server="git", tool="push", arguments='{"a":1,"b":["x"]}', definition="d", asker="me")
+CALL = ToolCall(
+    server="git", tool="push", arguments='{"a":1,"b":["x"]}', definition="d", asker="me"
+)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.sampled_from([0, 1, 1.0, -0.0, 2, "1", "x", "X", "x ", ""]),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    st.none()
+    | st.booleans()
+    | st.sampled_from([0, 1, 1.0, -0.0, 2, "1", "x", "X", "x ", ""]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from("ab"), inner, max_size=2)
+    ),
     max_leaves=4,
 )
 CHANGES = {
@@ -472,16 +566,31 @@ CHANGES = {
     "asker": st.sampled_from(["me", "you"]),
     "at": st.sampled_from([None, Workplace(folder="/srv", session="one")]),
     "arguments": st.just(CALL.arguments)
-    | st.dictionaries(st.sampled_from("abc"), JSON | st.just(["x"]) | st.just(1), max_size=3).map(canonical),
+    | st.dictionaries(
+        st.sampled_from("abc"), JSON | st.just(["x"]) | st.just(1), max_size=3
+    ).map(canonical),
     "template": st.sampled_from(["", "Push"]),
 }
 
 
 @requirement("permission:narrow")
 @given(st.fixed_dictionaries({}, optional=CHANGES))
-def test_a_permission_for_a_call_is_for_the_same_bytes_of_arguments(changes: dict[str, object]) -> None:
+def test_a_permission_for_a_call_is_for_the_same_bytes_of_arguments(
+    changes: dict[str, object],
+) -> None:
     other = CALL.model_copy(update=changes)
-    card = card_of(open_request(CALL, "guard_mcp", None, Clock()()), ((), (), ()), Risk("low", ()), Clock()())
-    made = permissions.make(card, CALL, Terms(1, card.created + timedelta(days=1)), "page", card.created)
-    differs = any(getattr(other, name) != getattr(CALL, name) for name in CHANGES if name != "template")
+    card = card_of(
+        open_request(CALL, "guard_mcp", None, Clock()()),
+        ((), (), ()),
+        Risk("low", ()),
+        Clock()(),
+    )
+    made = permissions.make(
+        card, CALL, Terms(1, card.created + timedelta(days=1)), "page", card.created
+    )
+    differs = any(
+        getattr(other, name) != getattr(CALL, name)
+        for name in CHANGES
+        if name != "template"
+    )
     assert made.covers(other, card) is not differs

@@ -27,7 +27,11 @@ class Worker:
     def __init__(self, environment: dict[str, str], *arguments: str) -> None:
         command = [sys.executable, str(Path(__file__).with_name("worker.py")), *arguments]
         self.process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def told(self, proposal: dict[str, str]) -> None:
@@ -88,7 +92,9 @@ async def test_of_processes_that_race_for_one_approval_one_sends(shared: Home) -
             racing[0].told(sealed)
             assert racing[0].outcome()[0] == "NotApproved"
             (request,) = [
-                file for file in (shared.vault / "Pending_Approval").iterdir() if "Sealed" in file.read_text()
+                file
+                for file in (shared.vault / "Pending_Approval").iterdir()
+                if "Sealed" in file.read_text()
             ]
             request.rename(approved / request.name)
             for worker in racing:
@@ -108,7 +114,9 @@ async def test_of_processes_that_race_for_one_approval_one_sends(shared: Home) -
 
 @requirement("gate:takeover")
 @pytest.mark.parametrize("call", ["drafts.create", "drafts.send"])
-async def test_a_send_whose_process_was_killed_is_finished_by_another_once(site: Site, call: str) -> None:
+async def test_a_send_whose_process_was_killed_is_finished_by_another_once(
+    site: Site, call: str
+) -> None:
     entered, go_on = threading.Event(), threading.Event()
 
     def hold(name: str) -> Slow | None:
@@ -131,15 +139,22 @@ async def test_a_send_whose_process_was_killed_is_finished_by_another_once(site:
         go_on.set()
 
         busy = await said(client, "send_email", **HELLO)
-        assert busy.startswith("Error sending email: another process is sending this mail right now")
+        assert busy.startswith(
+            "Error sending email: another process is sending this mail right now"
+        )
         site.clock.pass_by(minutes=10)
-        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
     assert len(site.sent) == 1
     assert [file.name[:11] for file in site.files("Done")] == ["email-send-"]
 
 
 @requirement("imap:precise")
-@pytest.mark.parametrize(("moment", "said_next"), [("chance", "Email sent successfully."), ("accept", "Error sending")])
+@pytest.mark.parametrize(
+    ("moment", "said_next"),
+    [("chance", "Email sent successfully."), ("accept", "Error sending")],
+)
 async def test_over_smtp_only_a_kill_after_the_last_dot_leaves_a_send_unknown(
     site: Site, moment: str, said_next: str
 ) -> None:

@@ -42,8 +42,12 @@ class Safe:
 
     async def ask(self, **mail: str) -> Card:
         before = {card.id for card in (await self.desk.waiting.cards())[0]}
-        assert (await said(self.client, "send_email", **HELLO | mail)).startswith("Rejected:")
-        (card,) = [card for card in (await self.desk.waiting.cards())[0] if card.id not in before]
+        assert (await said(self.client, "send_email", **HELLO | mail)).startswith(
+            "Rejected:"
+        )
+        (card,) = [
+            card for card in (await self.desk.waiting.cards())[0] if card.id not in before
+        ]
         return card
 
     async def card(self, card: Card) -> Card:
@@ -61,7 +65,9 @@ class Safe:
 
     async def answers(self) -> list[tuple[str, str]]:
         sql = "SELECT word, proof FROM answers ORDER BY number"
-        return await self.desk.store.read(lambda tx: [(word, proof) for word, proof in tx.all(sql)])
+        return await self.desk.store.read(
+            lambda tx: [(word, proof) for word, proof in tx.all(sql)]
+        )
 
     def move(self, folder: str, to: str) -> Path:
         (file,) = (self.home.vault / folder).glob("*.md")
@@ -90,20 +96,32 @@ async def safe(home: Home) -> AsyncIterator[Safe]:
 
 
 @requirement("proof:wish")
-async def test_a_moved_file_is_a_wish_that_the_card_and_status_show_and_the_password_makes_true(safe: Safe) -> None:
+async def test_a_moved_file_is_a_wish_that_the_card_and_status_show_and_the_password_makes_true(
+    safe: Safe,
+) -> None:
     card = await safe.ask()
-    assert "Answer it on the desk's page" in safe.move("Pending_Approval", "Approved").read_text()
+    assert (
+        "Answer it on the desk's page"
+        in safe.move("Pending_Approval", "Approved").read_text()
+    )
     assert await safe.settle() == 0
     shown = await safe.card(card)
-    assert (shown.state, shown.note) == ("waiting", "It was asked for in the vault; confirm it here.")
+    assert (shown.state, shown.note) == (
+        "waiting",
+        "It was asked for in the vault; confirm it here.",
+    )
     (idle,) = await safe.desk.door.find_idle()
     assert "a file alone is no yes here" in idle.why
-    assert "once the person approved it on the page" in await said(safe.client, "send_email", **HELLO)
+    assert "once the person approved it on the page" in await said(
+        safe.client, "send_email", **HELLO
+    )
 
     with pytest.raises(Denied, match="proves too little"):
         await safe.desk.answers.approve(card.id, card.digest, "person")
     with pytest.raises(Denied, match="the password is wrong"):
-        await safe.desk.answers.approve(card.id, card.digest, "person", Typed("a wrong password", "here"))
+        await safe.desk.answers.approve(
+            card.id, card.digest, "person", Typed("a wrong password", "here")
+        )
     assert await safe.settle() == 0
     assert await safe.answers() == []
 
@@ -114,17 +132,26 @@ async def test_a_moved_file_is_a_wish_that_the_card_and_status_show_and_the_pass
 
 @requirement("proof:wish")
 @pytest.mark.parametrize("least", ["page", "passkey"])
-async def test_nothing_that_is_done_to_files_answers_or_takes_an_answer_back(home: Home, least: str) -> None:
+async def test_nothing_that_is_done_to_files_answers_or_takes_an_answer_back(
+    home: Home, least: str
+) -> None:
     async with opened(home, DESKHAND_PROOF=least) as safe:
         card = await safe.ask()
         safe.move("Pending_Approval", "Rejected")
         shown = await safe.card(card)
-        assert (shown.state, shown.note) == ("waiting", "In the vault it was asked to reject it; confirm it here.")
+        assert (shown.state, shown.note) == (
+            "waiting",
+            "In the vault it was asked to reject it; confirm it here.",
+        )
         (file,) = (home.vault / "Pending_Approval").glob("*.md")
         file.write_text(file.read_text().replace("see you at ten", "pay 1,000 euro"))
         safe.move("Pending_Approval", "Approved")
         shown = await safe.card(card)
-        assert (shown.digest, shown.revision, "counts for nothing" in (shown.note or "")) == (card.digest, 1, True)
+        assert (
+            shown.digest,
+            shown.revision,
+            "counts for nothing" in (shown.note or ""),
+        ) == (card.digest, 1, True)
         assert "pay 1,000 euro" not in file.read_text()
 
         file.write_text(file.read_text().replace("see you at ten", "pay 1,000 euro"))
@@ -143,12 +170,16 @@ async def test_nothing_that_is_done_to_files_answers_or_takes_an_answer_back(hom
 
 
 @requirement("proof:wish")
-async def test_a_hand_written_approval_and_a_moved_draft_release_nothing(safe: Safe) -> None:
+async def test_a_hand_written_approval_and_a_moved_draft_release_nothing(
+    safe: Safe,
+) -> None:
     approved = safe.home.vault / "Approved"
     approved.mkdir(exist_ok=True)
     yes = f"---\ntype: email_send\nstatus: approved\nto: {HELLO['to']}\n---\nFine.\n"
     (approved / "yes.md").write_text(yes)
-    (approved / "mail.md").write_text("---\nto: ann@example.org\nsubject: Lunch\n---\nAt noon?\n")
+    (approved / "mail.md").write_text(
+        "---\nto: ann@example.org\nsubject: Lunch\n---\nAt noon?\n"
+    )
     await safe.ask()
     name = "draft-mine"
     draft = safe.home.vault / "Drafts" / "mine.md"
@@ -195,36 +226,58 @@ async def test_a_row_that_was_changed_by_hand_sends_nothing(safe: Safe) -> None:
         "INSERT INTO answers (request_id, revision, word, digest, proof, said_by, at, number, evidence)"
         " VALUES (?, 1, 'approved', ?, 'password', 'person', 1, 9, ?)"
     )
-    await safe.desk.store.write(lambda tx: tx.execute(forged, card.id, card.digest, "0" * 64))
+    await safe.desk.store.write(
+        lambda tx: tx.execute(forged, card.id, card.digest, "0" * 64)
+    )
     await safe.desk.store.write(lambda tx: tx.execute(sql, card.id))
     assert await safe.settle() == 0
     verified = safe.home.command("log", "--verify", DESKHAND_ADDRESS="me@example.com")
     assert (verified.returncode, card.id in verified.stdout) == (1, True)
-    await safe.desk.store.write(lambda tx: tx.execute("DELETE FROM answers WHERE number = 9"))
-    assert safe.home.command("log", "--verify", DESKHAND_ADDRESS="me@example.com").returncode == 0
+    await safe.desk.store.write(
+        lambda tx: tx.execute("DELETE FROM answers WHERE number = 9")
+    )
+    assert (
+        safe.home.command("log", "--verify", DESKHAND_ADDRESS="me@example.com").returncode
+        == 0
+    )
     request = await safe.desk.store.read(ledger.find, card.id)
     assert request is not None
     assert "proved too little" in (request.note or "")
 
 
 @requirement("proof:throttled")
-async def test_a_program_that_guesses_waits_ever_longer_and_keeps_nobody_else_out(safe: Safe) -> None:
+async def test_a_program_that_guesses_waits_ever_longer_and_keeps_nobody_else_out(
+    safe: Safe,
+) -> None:
     card = await safe.ask()
     answers = safe.desk.answers
     for number in range(passwords.TRIES):
         with pytest.raises(Denied, match="the password is wrong"):
-            await answers.approve(card.id, card.digest, "person", Typed(f"guess number {number}", "stolen session"))
+            await answers.approve(
+                card.id,
+                card.digest,
+                "person",
+                Typed(f"guess number {number}", "stolen session"),
+            )
     for wait in (60, 120):
         with pytest.raises(RateLimited):
-            await answers.approve(card.id, card.digest, "person", Typed(PASSWORD, "stolen session"))
+            await answers.approve(
+                card.id, card.digest, "person", Typed(PASSWORD, "stolen session")
+            )
         safe.clock.pass_by(seconds=wait)
         with pytest.raises(Denied, match="the password is wrong"):
-            await answers.approve(card.id, card.digest, "person", Typed("one more guess", "stolen session"))
-    assert (await answers.snooze(card.id, safe.clock.time.replace(year=2027), "person", RIGHT)).state == "snoozed"
+            await answers.approve(
+                card.id, card.digest, "person", Typed("one more guess", "stolen session")
+            )
+    assert (
+        await answers.snooze(card.id, safe.clock.time.replace(year=2027), "person", RIGHT)
+    ).state == "snoozed"
     safe.clock.pass_by(seconds=240)
     stolen = Typed(PASSWORD, "stolen session")
     assert (await answers.wake(card.id, "person", stolen)).state == "waiting"
-    assert (await answers.reject(card.id, card.digest, None, "person", stolen)).state == "rejected"
+    assert (
+        await answers.reject(card.id, card.digest, None, "person", stolen)
+    ).state == "rejected"
 
 
 @requirement("proof:cookie")
@@ -233,15 +286,23 @@ async def test_a_session_lets_one_look_and_only_the_password_answers(safe: Safe)
     one = f"/approvals/{card.id}"
     seen = {"digest": card.digest, "reason": "", "words": "Later.", "until": "hour"}
     letter = {"to": HELLO["to"], "subject": "Mine", "body": "At nine.\n"}
-    async with served(web_site(safe.desk)) as address, signed_in(safe.desk, address) as person:
+    async with (
+        served(web_site(safe.desk)) as address,
+        signed_in(safe.desk, address) as person,
+    ):
         page = (await person.reads(one)).text
         assert HELLO["subject"] in page
         for way in ("approve", "reject", "respond", "snooze", "edit"):
             refused = await person.sends(f"{one}/{way}", seen | letter)
-            assert (refused.status_code, "proves too little" in refused.text) == (409, True), way
+            assert (refused.status_code, "proves too little" in refused.text) == (
+                409,
+                True,
+            ), way
         batch = await person.sends("/approvals/batch", {"card": f"{card.id}:{card.digest}"})
         assert batch.status_code == 409
-        assert (await person.sends(f"{one}/approve", seen | {"password": "wrong wrong wrong"})).status_code == 409
+        assert (
+            await person.sends(f"{one}/approve", seen | {"password": "wrong wrong wrong"})
+        ).status_code == 409
         assert await safe.answers() == []
 
         typed = {"password": PASSWORD}
@@ -260,13 +321,17 @@ async def test_without_a_password_nobody_can_answer_and_it_says_so(home: Home) -
         await safe.desk.store.write(passwords.remove)
         card = await safe.ask()
         with pytest.raises(Denied, match="no password yet"):
-            await safe.desk.answers.approve_edited(card.id, card.digest, Letter("a@b.org", "", ""), "person", RIGHT)
+            await safe.desk.answers.approve_edited(
+                card.id, card.digest, Letter("a@b.org", "", ""), "person", RIGHT
+            )
 
 
 @requirement("proof:stored")
 def test_the_terminal_asks_for_the_password_and_the_options_go_together(home: Home) -> None:
     (home.path).mkdir()
-    (home.path / "config.toml").write_text('[approvals]\nfiles = "sealed"\nproof = "passkey"\n')
+    (home.path / "config.toml").write_text(
+        '[approvals]\nfiles = "sealed"\nproof = "passkey"\n'
+    )
     settings = load(home.environment).settings
     assert (settings.approvals, settings.proof) == ("sealed", "passkey")
     assert load({"DESKHAND_HOME": "/var/lib/deskhand"}).settings.proof == "passkey"
@@ -276,11 +341,15 @@ def test_the_terminal_asks_for_the_password_and_the_options_go_together(home: Ho
 
 
 @requirement("proof:wish")
-async def test_what_was_edited_where_no_vault_is_stands_in_its_file_where_one_is(safe: Safe) -> None:
+async def test_what_was_edited_where_no_vault_is_stands_in_its_file_where_one_is(
+    safe: Safe,
+) -> None:
     card = await safe.ask()
     settings = safe.desk.settings.model_copy(update={"vault_path": None})
     away = Desk(settings, safe.clock)
-    await away.answers.edit(card.id, card.digest, Letter(**HELLO | {"body": "At nine.\n"}), "person", RIGHT)
+    await away.answers.edit(
+        card.id, card.digest, Letter(**HELLO | {"body": "At nine.\n"}), "person", RIGHT
+    )
     away.close()
     assert (await safe.card(card)).body == "At nine.\n"
     (file,) = (safe.home.vault / "Pending_Approval").glob("*.md")
@@ -288,7 +357,9 @@ async def test_what_was_edited_where_no_vault_is_stands_in_its_file_where_one_is
 
 
 @requirement("entry:password")
-async def test_five_wrong_passwords_and_the_page_takes_none_for_a_quarter_of_an_hour(safe: Safe) -> None:
+async def test_five_wrong_passwords_and_the_page_takes_none_for_a_quarter_of_an_hour(
+    safe: Safe,
+) -> None:
     store = safe.desk.store
     with pytest.raises(InvalidInput, match="no password for the page"):
         passwords.hash_password("short")
@@ -306,7 +377,10 @@ async def test_five_wrong_passwords_and_the_page_takes_none_for_a_quarter_of_an_
 
 @requirement("entry:link")
 async def test_of_many_wrong_links_the_first_few_are_on_the_record(safe: Safe) -> None:
-    noted = [await safe.desk.store.write(passwords.count_wrong_link, safe.clock()) for _ in range(passwords.NOTED + 3)]
+    noted = [
+        await safe.desk.store.write(passwords.count_wrong_link, safe.clock())
+        for _ in range(passwords.NOTED + 3)
+    ]
     assert noted.count(True) == passwords.NOTED
 
 
@@ -319,9 +393,16 @@ async def test_nobody_is_locked_out_for_good(safe: Safe) -> None:
             await answers.approve(card.id, card.digest, "person", Typed("", "terminal"))
     for _ in range(20):
         with pytest.raises(Denied, match="the password is wrong"):
-            await answers.approve(card.id, card.digest, "person", Typed("one more guess", "terminal, by a script"))
+            await answers.approve(
+                card.id,
+                card.digest,
+                "person",
+                Typed("one more guess", "terminal, by a script"),
+            )
         safe.clock.pass_by(minutes=15)
-    assert (await answers.approve(card.id, card.digest, "person", Typed(PASSWORD, "terminal"))).state == "held"
+    assert (
+        await answers.approve(card.id, card.digest, "person", Typed(PASSWORD, "terminal"))
+    ).state == "held"
 
     store = safe.desk.store
     await store.write(passwords.know_place, "198.51.100.7", safe.clock())
@@ -354,12 +435,18 @@ async def test_a_draft_written_between_the_persons_edit_and_their_yes_is_not_app
         async def write_and_swap(request: Request, action: Action) -> None:
             await write_edit(request, action)
             text = draft.read_text()
-            draft.write_text(text.replace("At six.", "Wire it.").replace("bob@example.org", "eve@evil.example"))
+            draft.write_text(
+                text.replace("At six.", "Wire it.").replace(
+                    "bob@example.org", "eve@evil.example"
+                )
+            )
 
         monkeypatch.setattr(safe.desk.door, "write_edit", write_and_swap)
         letter = Letter("bob@example.org", "Tea", "At six.\n")
         with pytest.raises(Changed):
-            await safe.desk.answers.approve_edited(card.id, card.digest, letter, "person", RIGHT)
+            await safe.desk.answers.approve_edited(
+                card.id, card.digest, letter, "person", RIGHT
+            )
         assert await safe.settle() == 0
 
 

@@ -44,7 +44,10 @@ async def test_the_persons_words_come_back_to_whoever_asked(place: Permitted) ->
         told = await ask(client, "Which day suits you?")
         assert (told["state"], told["answer"]) == ("answered", "Tuesday")
         found = await client.call_tool("get_action", {"id": card.id})
-        assert (found.structured_content["state"], found.structured_content["said"]) == ("sent", "Tuesday")
+        assert (found.structured_content["state"], found.structured_content["said"]) == (
+            "sent",
+            "Tuesday",
+        )
         assert await place.waiting() == []
 
 
@@ -74,9 +77,17 @@ async def test_of_choices_one_is_chosen(place: Permitted) -> None:
         with pytest.raises(InvalidInput, match="not edited"):
             (await place.desk.waiting.find(card.id)).action.edit({"body": "x"})
         await place.desk.answers.respond(card.id, card.digest, "tea", "person", RIGHT)
-        assert (await ask(client, "Tea or coffee?", choices=["tea", "coffee"]))["answer"] == "tea"
-        for wrong in ({"choices": ["a", "a"]}, {"choices": list("abcdefg")}, {"expires_in": 0}):
-            assert (await client.call_tool("ask_person", {"question": "x", **wrong})).is_error
+        assert (await ask(client, "Tea or coffee?", choices=["tea", "coffee"]))[
+            "answer"
+        ] == "tea"
+        for wrong in (
+            {"choices": ["a", "a"]},
+            {"choices": list("abcdefg")},
+            {"expires_in": 0},
+        ):
+            assert (
+                await client.call_tool("ask_person", {"question": "x", **wrong})
+            ).is_error
 
 
 @requirement("ask:answered")
@@ -96,33 +107,50 @@ async def test_nobody_else_sees_the_question_or_its_answer(place: Permitted) -> 
         await place.desk.answers.respond(card.id, card.digest, "1742", "person", RIGHT)
         request = await place.desk.waiting.find(card.id)
         other = request.action.model_copy(update={"asker": "client another"})
-        await place.desk.store.write(lambda tx: tx.execute("UPDATE requests SET action = ?", other.model_dump_json()))
+        await place.desk.store.write(
+            lambda tx: tx.execute("UPDATE requests SET action = ?", other.model_dump_json())
+        )
         assert (await client.call_tool("get_action", {"id": card.id})).is_error
 
 
 @requirement("ask:answered")
-async def test_a_file_among_the_approved_is_no_choice_and_can_still_be_answered(place: Permitted) -> None:
+async def test_a_file_among_the_approved_is_no_choice_and_can_still_be_answered(
+    place: Permitted,
+) -> None:
     async with Client(desk_server(place.desk), mode="2026-07-28") as client:
         await ask(client, "Tea or coffee?", choices=["tea", "coffee"])
         (card,) = await place.waiting()
-        await place.desk.store.write(lambda tx: tx.execute("UPDATE requests SET state = 'approved', proof = 'vault'"))
+        await place.desk.store.write(
+            lambda tx: tx.execute("UPDATE requests SET state = 'approved', proof = 'vault'")
+        )
         await place.desk.answers.respond(card.id, card.digest, "tea", "person", RIGHT)
-        assert (await ask(client, "Tea or coffee?", choices=["tea", "coffee"]))["answer"] == "tea"
+        assert (await ask(client, "Tea or coffee?", choices=["tea", "coffee"]))[
+            "answer"
+        ] == "tea"
 
 
 @requirement("ask:answered")
 async def test_the_page_shows_the_question_and_its_choices(home: Home) -> None:
     async with opened(home, DESKHAND_PROOF="page") as place:
         async with Client(desk_server(place.desk), mode="2026-07-28") as client:
-            await ask(client, "Tea\u200b or coffee? https://evil.example", choices=["tea", "coffee"])
+            await ask(
+                client,
+                "Tea\u200b or coffee? https://evil.example",
+                choices=["tea", "coffee"],
+            )
         (card,) = await place.waiting()
         assert card.risk.level == "high"
-        async with served(web_site(place.desk)) as address, signed_in(place.desk, address) as person:
+        async with (
+            served(web_site(place.desk)) as address,
+            signed_in(place.desk, address) as person,
+        ):
             assert "a question to you" in (await person.reads("/")).text
             shown = (await person.reads(f"/approvals/{card.id}")).text
             assert '<button name="words" value="coffee">' in shown
             fields = {"digest": card.digest, "words": "coffee"}
-            await person.sends(f"/approvals/{card.id}/respond", fields, at=f"/approvals/{card.id}")
+            await person.sends(
+                f"/approvals/{card.id}/respond", fields, at=f"/approvals/{card.id}"
+            )
             assert "Answered: coffee" in (await person.reads(f"/approvals/{card.id}")).text
 
 

@@ -56,7 +56,9 @@ async def only_card(desk: Desk) -> Card:
     return card
 
 
-async def test_one_yes_sends_one_mail_to_all_of_them(site: Site, desk: Desk, client: Client) -> None:
+async def test_one_yes_sends_one_mail_to_all_of_them(
+    site: Site, desk: Desk, client: Client
+) -> None:
     waits = await call(client, **SEVERAL)
     card = await only_card(desk)
     text = site.pending().read_text()
@@ -85,7 +87,9 @@ async def test_one_yes_sends_one_mail_to_all_of_them(site: Site, desk: Desk, cli
     assert not any(address in said for address in EVERYBODY)
 
 
-async def test_a_no_to_several_is_told_with_no_address_in_full(desk: Desk, client: Client) -> None:
+async def test_a_no_to_several_is_told_with_no_address_in_full(
+    desk: Desk, client: Client
+) -> None:
     await call(client, **SEVERAL)
     card = await only_card(desk)
     await desk.answers.reject(card.id, card.digest, "too early", "person")
@@ -95,7 +99,13 @@ async def test_a_no_to_several_is_told_with_no_address_in_full(desk: Desk, clien
 
 
 async def test_a_mail_to_one_has_the_digest_and_the_row_that_it_always_had() -> None:
-    mail = Mail(kind="send_email", account="me@example.com", to="ann@example.org", subject="Hello", body="Hi")
+    mail = Mail(
+        kind="send_email",
+        account="me@example.com",
+        to="ann@example.org",
+        subject="Hello",
+        body="Hi",
+    )
 
     assert mail.digest == "2f4e29faa8fe5a865e4286f51ba603f9635c7818ef5a19b85a6d53839fca3525"
     assert not {"cc", "bcc"} & json.loads(mail.model_dump_json()).keys()
@@ -114,7 +124,9 @@ async def test_a_mail_to_one_has_the_digest_and_the_row_that_it_always_had() -> 
     ],
     ids=str,
 )
-async def test_a_yes_to_some_is_none_to_others(site: Site, desk: Desk, client: Client, change: dict[str, Any]) -> None:
+async def test_a_yes_to_some_is_none_to_others(
+    site: Site, desk: Desk, client: Client, change: dict[str, Any]
+) -> None:
     await call(client, **SEVERAL)
     card = await only_card(desk)
     await desk.answers.approve_now(card.id, card.digest, "person")
@@ -148,14 +160,18 @@ async def test_what_is_no_list_of_addresses_or_too_long_is_refused(
     assert site.files("Pending_Approval") == []
 
 
-async def test_fifty_get_it_and_whoever_is_named_twice_counts_once(desk: Desk, client: Client) -> None:
+async def test_fifty_get_it_and_whoever_is_named_twice_counts_once(
+    desk: Desk, client: Client
+) -> None:
     many = [f"p{number}@example.org" for number in range(50)]
     await call(client, **SEVERAL | {"to": many, "cc": many, "bcc": many})
 
     assert [each.address for each in (await only_card(desk)).everybody] == many
 
 
-async def test_a_file_by_hand_releases_no_mail_to_several(site: Site, client: Client) -> None:
+async def test_a_file_by_hand_releases_no_mail_to_several(
+    site: Site, client: Client
+) -> None:
     for number, line in enumerate(("ann@example.org", "ann@example.org, bob@example.org")):
         site.write(f"{number}.md", to=line, cc="cy@example.com", bcc="dee@example.net")
 
@@ -169,21 +185,38 @@ async def test_the_person_edits_who_gets_it(site: Site, desk: Desk, client: Clie
     edited = await desk.answers.edit(
         card.id,
         card.digest,
-        Letter("ann@example.org,eve@example.org", card.subject, card.body, "", "ann@example.org"),
+        Letter(
+            "ann@example.org,eve@example.org",
+            card.subject,
+            card.body,
+            "",
+            "ann@example.org",
+        ),
         "p",
     )
-    kept = await desk.answers.edit(card.id, edited.digest, Letter("ann@example.org", "Other", card.body), "p")
+    kept = await desk.answers.edit(
+        card.id, edited.digest, Letter("ann@example.org", "Other", card.body), "p"
+    )
     with pytest.raises(InvalidInput):
-        await desk.answers.edit(card.id, kept.digest, Letter("ann@example.org", "x", "y", "nobody", ""), "p")
+        await desk.answers.edit(
+            card.id, kept.digest, Letter("ann@example.org", "x", "y", "nobody", ""), "p"
+        )
 
-    assert [each.address for each in edited.everybody] == ["ann@example.org", "eve@example.org"]
+    assert [each.address for each in edited.everybody] == [
+        "ann@example.org",
+        "eve@example.org",
+    ]
     assert "-Cc: cy@example.com" in (edited.difference or "")
     assert "-Bcc: dee@example.net" in (edited.difference or "")
     assert [each.address for each in kept.everybody] == ["ann@example.org"]
 
 
-async def test_a_file_that_is_moved_says_yes_to_all_of_them(site: Site, client: Client) -> None:
-    many = SEVERAL | {"to": [f"somebody.with.a.long.name.{number}@example.org" for number in range(40)]}
+async def test_a_file_that_is_moved_says_yes_to_all_of_them(
+    site: Site, client: Client
+) -> None:
+    many = SEVERAL | {
+        "to": [f"somebody.with.a.long.name.{number}@example.org" for number in range(40)]
+    }
     await call(client, **many)
     site.approve()
 
@@ -192,10 +225,14 @@ async def test_a_file_that_is_moved_says_yes_to_all_of_them(site: Site, client: 
     assert len(reached) == 44
 
 
-async def test_the_person_adds_somebody_in_the_file_and_it_waits_anew(site: Site, desk: Desk, client: Client) -> None:
+async def test_the_person_adds_somebody_in_the_file_and_it_waits_anew(
+    site: Site, desk: Desk, client: Client
+) -> None:
     await call(client, **SEVERAL)
     file = site.approve()
-    file.write_text(file.read_text().replace("cy@example.com", "cy@example.com, eve@example.org"))
+    file.write_text(
+        file.read_text().replace("cy@example.com", "cy@example.com, eve@example.org")
+    )
     card = await only_card(desk)
 
     assert (card.state, card.revision) == ("waiting", 2)
@@ -207,23 +244,36 @@ def no_server() -> MCPClient:
     raise AssertionError("the Gmail server's contract knows one recipient")
 
 
-async def test_a_draft_of_the_person_goes_to_all_whom_it_names(site: Site, desk: Desk) -> None:
+async def test_a_draft_of_the_person_goes_to_all_whom_it_names(
+    site: Site, desk: Desk
+) -> None:
     request = drafted("draft-1", "ann@example.org", desk.now())
     await desk.store.write(ledger.insert, request)
     await desk.door.follow(request)
     (file,) = site.files("Drafts")
     file.write_text(
-        file.read_text().replace("to: ann@example.org", "to: ann@example.org, bob@example.org\nbcc: cy@x.org")
+        file.read_text().replace(
+            "to: ann@example.org", "to: ann@example.org, bob@example.org\nbcc: cy@x.org"
+        )
     )
     card = await desk.waiting.card("draft-1")
     fewer = await desk.answers.edit(
-        card.id, card.digest, Letter("ann@example.org, bob@example.org", "x", "New words.", "dee@example.net", ""), "p"
+        card.id,
+        card.digest,
+        Letter(
+            "ann@example.org, bob@example.org", "x", "New words.", "dee@example.net", ""
+        ),
+        "p",
     )
     text = file.read_text()
     await desk.answers.approve_now("draft-1", fewer.digest, "person")
     await replies.send(desk, no_server, await desk.gate.find("draft-1"))
 
-    assert [each.address for each in card.everybody] == ["ann@example.org", "bob@example.org", "cy@x.org"]
+    assert [each.address for each in card.everybody] == [
+        "ann@example.org",
+        "bob@example.org",
+        "cy@x.org",
+    ]
     assert "cc: dee@example.net" in text
     assert "bcc" not in text
     assert [reached for reached, _ in site.gmail.account.reached] == [
@@ -232,7 +282,11 @@ async def test_a_draft_of_the_person_goes_to_all_whom_it_names(site: Site, desk:
 
 
 async def test_whom_the_thread_does_not_name_is_said(site: Site, desk: Desk) -> None:
-    raw = letter(sender="Ann <ann@example.org>", to="me@example.com, Bob <bob@example.org>", message_id="<1@x.example>")
+    raw = letter(
+        sender="Ann <ann@example.org>",
+        to="me@example.com, Bob <bob@example.org>",
+        message_id="<1@x.example>",
+    )
     mail = site.gmail.account.deliver(raw)
     answer = SendEmail(
         to=["ann@example.org", "bob@example.org"],
@@ -253,7 +307,9 @@ async def test_whom_the_thread_does_not_name_is_said(site: Site, desk: Desk) -> 
     assert "The mail that it answers does not name eve@evil.example." in card.risk.reasons
 
 
-async def test_an_answer_to_all_waits_with_everybody_on_its_card(site: Site, desk: Desk, client: Client) -> None:
+async def test_an_answer_to_all_waits_with_everybody_on_its_card(
+    site: Site, desk: Desk, client: Client
+) -> None:
     raw = letter(to="me@example.com, Bob <bob@example.org>", message_id="<1@x.example>")
     mail = site.gmail.account.deliver(raw)
     answer = {
@@ -274,7 +330,10 @@ async def test_an_answer_to_all_waits_with_everybody_on_its_card(site: Site, des
     assert "Reply sent successfully." in done.content[0].text
     ((reached, copy),) = site.gmail.account.reached
     assert reached == ("ann@example.org", "bob@example.org", "cy@example.com")
-    assert (read(copy)["to"], read(copy)["cc"]) == ("ann@example.org", "bob@example.org, cy@example.com")
+    assert (read(copy)["to"], read(copy)["cc"]) == (
+        "ann@example.org",
+        "bob@example.org, cy@example.com",
+    )
     assert read(copy)["in-reply-to"] == "<1@x.example>"
     assert [reason for reason in card.risk.reasons if "does not name" in reason] == [
         "The mail that it answers does not name cy@example.com."
@@ -292,13 +351,22 @@ async def test_a_mail_with_odd_addresses_is_answered_and_not_called_a_stranger(
         "Subject: Plan",
     ]
     mail = site.gmail.account.deliver("\r\n".join([*fields, "", "Hello"]).encode())
-    answer = {"thread_id": mail.thread_id, "message_id": mail.id, "body": "Fine.", "all": everybody}
+    answer = {
+        "thread_id": mail.thread_id,
+        "message_id": mail.id,
+        "body": "Fine.",
+        "all": everybody,
+    }
     await client.call_tool("reply_email", answer)
     card = await only_card(desk)
 
     copies = ["bob@b.example", "cy@c.example"] if everybody else []
     assert [each.address for each in card.everybody] == ["j@xn--mller-kva.example", *copies]
-    assert [reason for reason in card.risk.reasons if "does not name" in reason or "who wrote" in reason] == []
+    assert [
+        reason
+        for reason in card.risk.reasons
+        if "does not name" in reason or "who wrote" in reason
+    ] == []
     assert card.everybody[0].since == "replying to them; your first email to them"
 
 
@@ -308,6 +376,8 @@ async def test_the_servers_of_the_contract_know_one_recipient(site: Site) -> Non
             tools = {each.name: each for each in (await client.list_tools()).tools}
             assert not {"cc", "bcc"} & tools["send_email"].input_schema["properties"].keys()
             assert tools["send_email"].input_schema["properties"]["to"]["type"] == "string"
-            refused = await client.call_tool("send_email", HELLO | {"to": "ann@example.org, bob@example.org"})
+            refused = await client.call_tool(
+                "send_email", HELLO | {"to": "ann@example.org, bob@example.org"}
+            )
             assert refused.is_error
     assert site.files("Pending_Approval") == []

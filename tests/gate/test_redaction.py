@@ -18,33 +18,70 @@ from tests.requirements import requirement
 pytestmark = pytest.mark.anyio
 
 # Each begins with letters that stand in no word of ours: a log may well say "error:".
-PLAIN = st.text("abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+/=?^_`{|}~-", min_size=6, max_size=20).map("qx{}".format)
-STRANGE = st.text("abcdefghijklmnopqrstuvwxyz äöü.,;:()<>[]", min_size=6, max_size=20).map('"qx{}"'.format)
-FORMS = st.sampled_from(["{}", "Ann <{}>", "{}, {}", "ann@example.com <{}>", "friends: {};", "{}\nBcc: {}", " {}"])
+PLAIN = st.text(
+    "abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+/=?^_`{|}~-", min_size=6, max_size=20
+).map("qx{}".format)
+STRANGE = st.text("abcdefghijklmnopqrstuvwxyz äöü.,;:()<>[]", min_size=6, max_size=20).map(
+    '"qx{}"'.format
+)
+FORMS = st.sampled_from(
+    [
+        "{}",
+        "Ann <{}>",
+        "{}, {}",
+        "ann@example.com <{}>",
+        "friends: {};",
+        "{}\nBcc: {}",
+        " {}",
+    ]
+)
 SECRET = "the-words-of-the-body"
 
 
 @requirement("audit:redacted")
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(local=st.one_of(PLAIN, STRANGE), form=FORMS, tool=st.sampled_from(["send_email", "draft_email"]))
+@settings(
+    max_examples=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    local=st.one_of(PLAIN, STRANGE),
+    form=FORMS,
+    tool=st.sampled_from(["send_email", "draft_email"]),
+)
 async def test_no_log_holds_a_body_or_a_whole_address(
     site: Site, caplog: pytest.LogCaptureFixture, local: str, form: str, tool: str
 ) -> None:
     address = f"{local}@example.org"
     caplog.set_level(logging.DEBUG, "deskhand")
-    letter = {"to": form.replace("{}", address), "subject": f"For {address} only", "body": f"{SECRET} {address}"}
+    letter = {
+        "to": form.replace("{}", address),
+        "subject": f"For {address} only",
+        "body": f"{SECRET} {address}",
+    }
     site.write(to=address)
-    local_mail = {"DESKHAND_MAIL": "local", "DESKHAND_ADDRESS": "me@example.com", "DESKHAND_MAX_SENDS": "1000"}
+    local_mail = {
+        "DESKHAND_MAIL": "local",
+        "DESKHAND_ADDRESS": "me@example.com",
+        "DESKHAND_MAX_SENDS": "1000",
+    }
     async with site.client("email", **local_mail) as client:
         await client.call_tool(tool, letter)
         await client.call_tool(tool, letter | {"secret": SECRET})
         await client.call_tool("search_email", {"query": f"to:{address}"})
-        await client.call_tool("reply_email", {"thread_id": address, "message_id": address, "body": SECRET})
+        await client.call_tool(
+            "reply_email", {"thread_id": address, "message_id": address, "body": SECRET}
+        )
 
     desk = site.desk()
-    chained = [entry.model_dump_json() for _, entry in desk.store.write_sync(lambda tx: audit.entries(tx, limit=4))]
+    chained = [
+        entry.model_dump_json()
+        for _, entry in desk.store.write_sync(lambda tx: audit.entries(tx, limit=4))
+    ]
     desk.close()
-    logged = [str(vars(record)) for record in caplog.records if record.name.startswith("deskhand")]
+    logged = [
+        str(vars(record)) for record in caplog.records if record.name.startswith("deskhand")
+    ]
     lines = [str(line) for line in site.log()[-4:]]
     assert len(chained) == len(lines) == 4
     for line in (*chained, *lines, *logged):
@@ -54,14 +91,21 @@ async def test_no_log_holds_a_body_or_a_whole_address(
 
 
 def _log_files(site: Site) -> str:
-    return "".join(file.read_text() for file in (site.home.vault / "Logs").rglob("*") if file.is_file())
+    return "".join(
+        file.read_text() for file in (site.home.vault / "Logs").rglob("*") if file.is_file()
+    )
 
 
 @requirement("gate:recorded")
 @requirement("audit:redacted")
 @pytest.mark.parametrize("way", ["orchestrator", "page"])
-async def test_what_the_desk_sends_later_is_logged_as_the_tool_of_the_door_that_asked(site: Site, way: str) -> None:
-    letters = {"email": HELLO, "gmail": HELLO | {"to": "carl@example.org", "body": "Of the other server.\n"}}
+async def test_what_the_desk_sends_later_is_logged_as_the_tool_of_the_door_that_asked(
+    site: Site, way: str
+) -> None:
+    letters = {
+        "email": HELLO,
+        "gmail": HELLO | {"to": "carl@example.org", "body": "Of the other server.\n"},
+    }
     for server, letter in letters.items():
         async with site.client(server) as client:
             assert (await client.call_tool("send_email", letter)).is_error
@@ -80,14 +124,21 @@ async def test_what_the_desk_sends_later_is_logged_as_the_tool_of_the_door_that_
     desk.close()
     assert len(site.sent) == 2
     sent_by = "orchestrator" if way == "orchestrator" else "desk"
-    lines = [(line["actor"], line["action_type"], line["parameters"].get("sent_by")) for line in site.log()]
+    lines = [
+        (line["actor"], line["action_type"], line["parameters"].get("sent_by"))
+        for line in site.log()
+    ]
     doors = ["email_mcp", "gmail_mcp"]
     assert sorted(lines[2:]) == [(door, "send_email", sent_by) for door in doors]
 
     async with site.client("email") as client:
         assert not (await client.call_tool("send_email", HELLO)).is_error
     told = site.log()[-1]
-    assert (told["actor"], told["action_type"], told["parameters"]["told"]) == ("email_mcp", "send_email", True)
+    assert (told["actor"], told["action_type"], told["parameters"]["told"]) == (
+        "email_mcp",
+        "send_email",
+        True,
+    )
 
     kept = _log_files(site)
     assert "see you" not in kept
@@ -95,13 +146,21 @@ async def test_what_the_desk_sends_later_is_logged_as_the_tool_of_the_door_that_
     # The line before each mail of the Gmail server is asked for, and shows how the mail begins.
     (before,) = site.home.vault.glob("Logs/gmail_mcp_*.jsonl")
     (line,) = before.read_text().splitlines()
-    assert (json.loads(line)["to"], json.loads(line)["body_preview"]) == ("carl@example.org", "Of the other server.\n")
+    assert (json.loads(line)["to"], json.loads(line)["body_preview"]) == (
+        "carl@example.org",
+        "Of the other server.\n",
+    )
 
 
 @requirement("audit:redacted")
 @pytest.mark.parametrize(
     "text",
-    ["ann@example.org", "mail:gmail:ann@example.org:17", "to='ann@example.org' or ann@example.org", '"ann b"@x.org'],
+    [
+        "ann@example.org",
+        "mail:gmail:ann@example.org:17",
+        "to='ann@example.org' or ann@example.org",
+        '"ann b"@x.org',
+    ],
 )
 def test_no_line_of_the_desks_own_log_holds_a_whole_address(text: str) -> None:
     written = io.StringIO()

@@ -13,24 +13,35 @@ pytestmark = pytest.mark.anyio
 
 
 def listed(site: Site) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in site.home.command("approvals", "--json").stdout.splitlines()]
+    return [
+        json.loads(line)
+        for line in site.home.command("approvals", "--json").stdout.splitlines()
+    ]
 
 
 @requirement("backup:left-since")
-async def test_what_left_after_the_backup_does_not_wait_as_if_it_had_not(site: Site, tmp_path: Path) -> None:
+async def test_what_left_after_the_backup_does_not_wait_as_if_it_had_not(
+    site: Site, tmp_path: Path
+) -> None:
     async with site.client("email") as client:
         await said(client, "send_email", **HELLO)
         await said(client, "send_email", **HELLO | {"subject": "Not sent"})
-    other, sent = sorted(listed(site), key=lambda each: each["action"]["subject"] == HELLO["subject"])
+    other, sent = sorted(
+        listed(site), key=lambda each: each["action"]["subject"] == HELLO["subject"]
+    )
     assert site.home.command("backup", str(tmp_path / "kept")).returncode == 0
     assert site.home.command("approve", sent["id"], "--yes").returncode == 0
     async with site.client("email") as client:
         assert "sent successfully" in await said(client, "send_email", **HELLO)
     aside = other["id"]
     (stray,) = [file for file in site.files("Pending_Approval") if aside in file.name]
-    (site.home.vault / "Done" / stray.name).write_text(stray.read_text())  # put there by hand: it says nothing
+    (site.home.vault / "Done" / stray.name).write_text(
+        stray.read_text()
+    )  # put there by hand: it says nothing
 
-    restored = site.home.command("restore", str(tmp_path / "kept"), "--to", str(tmp_path / "again"))
+    restored = site.home.command(
+        "restore", str(tmp_path / "kept"), "--to", str(tmp_path / "again")
+    )
     assert restored.returncode == 0, restored.stderr
     site = site.with_variables(DESKHAND_HOME=str(tmp_path / "again"))
     found = {each["id"]: each for each in listed(site)}
@@ -42,7 +53,9 @@ async def test_what_left_after_the_backup_does_not_wait_as_if_it_had_not(site: S
         assert "outcome unknown" in await said(client, "send_email", **HELLO)
     assert len(site.sent) == 1
 
-    assert site.home.command("approve", sent["id"], "--yes").returncode == 0  # it is found in Sent
+    assert (
+        site.home.command("approve", sent["id"], "--yes").returncode == 0
+    )  # it is found in Sent
     async with site.client("email") as client:
         assert "sent successfully" in await said(client, "send_email", **HELLO)
     assert len(site.sent) == 1

@@ -37,10 +37,14 @@ def ago(*minutes: int) -> list[datetime]:
     ],
     ids=str,
 )
-def test_the_rate_says_when_the_next_mail_may_leave(sent: list[datetime], most: int, minutes: int | None) -> None:
+def test_the_rate_says_when_the_next_mail_may_leave(
+    sent: list[datetime], most: int, minutes: int | None
+) -> None:
     verdict = judge(sent=sent, now=NOW, limits=Limits(most, timedelta(hours=1)))
 
-    assert verdict == (Allow() if minutes is None else Wait(NOW + timedelta(minutes=minutes)))
+    assert verdict == (
+        Allow() if minutes is None else Wait(NOW + timedelta(minutes=minutes))
+    )
 
 
 @requirement("gate:asks")
@@ -49,12 +53,21 @@ def test_the_rate_says_when_the_next_mail_may_leave(sent: list[datetime], most: 
     [
         ({"to": "bob@example.com"}, "low", "cannot be called back"),
         ({}, "medium", "outside your own domain"),
-        ({"to": "bob@example.com", "body": "see https://example.com"}, "medium", "Links lead to: example.com."),
+        (
+            {"to": "bob@example.com", "body": "see https://example.com"},
+            "medium",
+            "Links lead to: example.com.",
+        ),
         ({"body": "a\u200bb\u202ec"}, "high", "1 invisible character."),
     ],
 )
 def test_the_request_names_the_risk(change: dict[str, str], level: str, words: str) -> None:
-    fields = {"account": "me@example.com", "to": "ann@example.org", "subject": "Hello", "body": "Hi"}
+    fields = {
+        "account": "me@example.com",
+        "to": "ann@example.org",
+        "subject": "Hello",
+        "body": "Hi",
+    }
     found = assess_text(Mail(kind="send_email", **fields | change))
 
     assert found[0].startswith(f"Level: {level}.")
@@ -64,7 +77,13 @@ def test_the_request_names_the_risk(change: dict[str, str], level: str, words: s
 
 @requirement("gate:content-bound")
 def test_every_field_is_in_the_digest() -> None:
-    action = Mail(kind="send_email", account="me@example.com", to="ann@example.org", subject="Hello", body="Hi")
+    action = Mail(
+        kind="send_email",
+        account="me@example.com",
+        to="ann@example.org",
+        subject="Hello",
+        body="Hi",
+    )
     changes = {
         "kind": "reply_email",
         "account": "other@example.com",
@@ -82,14 +101,21 @@ def test_every_field_is_in_the_digest() -> None:
         "send_at": "2026-12-24T09:00:00Z",
         "html": "<p>x</p>",
     }
-    digests = {Mail.model_validate(action.model_dump() | {name: value}).digest for name, value in changes.items()}
+    digests = {
+        Mail.model_validate(action.model_dump() | {name: value}).digest
+        for name, value in changes.items()
+    }
 
     assert set(changes) == set(Mail.model_fields)
     assert len(digests | {action.digest}) == len(changes) + 1
 
 
-FACTS = Facts(account="me@example.com", everybody=("bob@example.com",), subject="Hello", body="Hi")
-ODD = Enclosure(name="a.zip", content_type="application/zip", size=1, sha256="0", odd=("is an archive",))
+FACTS = Facts(
+    account="me@example.com", everybody=("bob@example.com",), subject="Hello", body="Hi"
+)
+ODD = Enclosure(
+    name="a.zip", content_type="application/zip", size=1, sha256="0", odd=("is an archive",)
+)
 PAIR = ("bob@example.com", "ann@example.com")
 IN_THREAD = {"everybody": PAIR, "sender": PAIR[0], "participants": PAIR}
 MANY = tuple(f"p{number}@example.com" for number in range(12))
@@ -103,15 +129,43 @@ CONDITION = "<style>@supports (x: y) { p { display: none } }</style><p>Hi</p>"
     [
         ({}, "low", []),
         ({"everybody": ("ann@example.org",)}, "low", ["outside your own domain"]),
-        ({"new": frozenset({"bob@example.com"})}, "medium", ["never written to bob@example.com"]),
+        (
+            {"new": frozenset({"bob@example.com"})},
+            "medium",
+            ["never written to bob@example.com"],
+        ),
         ({"sender": "BOB@example.com"}, "low", []),
-        ({"sender": "eve@example.com"}, "high", ["goes to bob@example.com, not to eve@example.com"]),
+        (
+            {"sender": "eve@example.com"},
+            "high",
+            ["goes to bob@example.com, not to eve@example.com"],
+        ),
         ({"body": "x" * (LONG + 1)}, "medium", ["20,001 characters"]),
-        ({"warnings": ("a link shows a.org but leads to b.org.",)}, "medium", ["answers: a link shows a.org but"]),
-        ({"subject": "Your invoice", "body": "password and IBAN"}, "medium", ["secrets: iban, invoice, password."]),
-        ({"body": "<html><p>Hi</p></html>"}, "medium", ["It leaves as HTML: a reader sees 2 characters"]),
-        ({"body": f"<html>{FORM}</html>"}, "high", ["A form sends what is typed into it to evil.example"]),
-        ({"body": f"<html>{CONDITION}</html>"}, "high", ["may hide text by what was not understood: the rule p"]),
+        (
+            {"warnings": ("a link shows a.org but leads to b.org.",)},
+            "medium",
+            ["answers: a link shows a.org but"],
+        ),
+        (
+            {"subject": "Your invoice", "body": "password and IBAN"},
+            "medium",
+            ["secrets: iban, invoice, password."],
+        ),
+        (
+            {"body": "<html><p>Hi</p></html>"},
+            "medium",
+            ["It leaves as HTML: a reader sees 2 characters"],
+        ),
+        (
+            {"body": f"<html>{FORM}</html>"},
+            "high",
+            ["A form sends what is typed into it to evil.example"],
+        ),
+        (
+            {"body": f"<html>{CONDITION}</html>"},
+            "high",
+            ["may hide text by what was not understood: the rule p"],
+        ),
         ({"body": "DE89 3704 0044 0532 0130 00"}, "medium", ["money or secrets: de89"]),
         ({"body": "Please wire it"}, "medium", ["wire"]),
         ({"body": "wireless and passwordless"}, "low", []),
@@ -123,25 +177,48 @@ CONDITION = "<style>@supports (x: y) { p { display: none } }</style><p>Hi</p>"
         ({"body": "pay\u200dpal"}, "high", ["1 invisible character"]),
         ({"everybody": ("ann@xn--mnchen-3ya.de",)}, "medium", ["reads as münchen.de"]),
         ({"everybody": ("ann@xn--80ak6aa92e.com",)}, "high", ["only looks like apple.com"]),
-        ({"everybody": ("ann@xn--pypal-4ve.com",)}, "high", ["letters of several alphabets"]),
+        (
+            {"everybody": ("ann@xn--pypal-4ve.com",)},
+            "high",
+            ["letters of several alphabets"],
+        ),
         ({"everybody": ("ann@examp1e.com",)}, "high", ["looks like example.com"]),
         ({"everybody": ("ann@exarnple.com",)}, "high", ["looks like example.com"]),
         ({"everybody": ("ann@exmaple.com",)}, "high", ["looks like example.com"]),
         ({"everybody": ("ann@exampl.com",)}, "high", ["looks like example.com"]),
         ({"everybody": ("ann@examplee.com",)}, "high", ["looks like example.com"]),
         ({"everybody": ("ann@exomple.com",)}, "high", ["looks like example.com"]),
-        ({"everybody": ("jürgen@example.com",)}, "medium", ["The name jürgen is not written in plain letters"]),
-        ({"everybody": ("\u0430nn@example.com",)}, "high", ["mixes letters of several alphabets"]),
+        (
+            {"everybody": ("jürgen@example.com",)},
+            "medium",
+            ["The name jürgen is not written in plain letters"],
+        ),
+        (
+            {"everybody": ("\u0430nn@example.com",)},
+            "high",
+            ["mixes letters of several alphabets"],
+        ),
         ({"everybody": ("ann@mail.example.com",)}, "low", ["outside your own domain"]),
         ({"everybody": ("ann@elsewhere.com",)}, "low", ["outside your own domain"]),
         ({"everybody": ("ann@exxmpla.com",)}, "low", ["outside your own domain"]),
-        ({"everybody": ("ann@friends.org",), "domains": frozenset({"friends.org", "friend.org"})}, "low", ["outside"]),
+        (
+            {
+                "everybody": ("ann@friends.org",),
+                "domains": frozenset({"friends.org", "friend.org"}),
+            },
+            "low",
+            ["outside"],
+        ),
         (
             {"everybody": ("a@fr1ends.org",), "sender": "a@friends.org"},
             "high",
             ["not to a@friends.org", "like friends.org"],
         ),
-        ({"everybody": ("a@friends.org",), "domains": frozenset({"xn--friends-.org"})}, "low", ["outside"]),
+        (
+            {"everybody": ("a@friends.org",), "domains": frozenset({"xn--friends-.org"})},
+            "low",
+            ["outside"],
+        ),
         ({"everybody": ("bob@example.com", "cy@example.com")}, "low", []),
         (
             {"everybody": ("a@x.org", "cy@example.com")},
@@ -153,24 +230,52 @@ CONDITION = "<style>@supports (x: y) { p { display: none } }</style><p>Hi</p>"
             "medium",
             [f"to {MANY[0]}, {MANY[1]}.", "12 recipients at once"],
         ),
-        ({"everybody": MANY, "new": frozenset(MANY)}, "medium", ["p9@example.com and 2 more.", "at once"]),
+        (
+            {"everybody": MANY, "new": frozenset(MANY)},
+            "medium",
+            ["p9@example.com and 2 more.", "at once"],
+        ),
         (
             {"everybody": ("b@example.com", "c@example.com"), "blind": ("c@example.com",)},
             "medium",
             ["see: c@example.com."],
         ),
-        ({"attachments": (ODD,)}, "medium", ["The attachment a.zip is an archive.", "takes a file along"]),
+        (
+            {"attachments": (ODD,)},
+            "medium",
+            ["The attachment a.zip is an archive.", "takes a file along"],
+        ),
         (IN_THREAD, "low", []),
-        (IN_THREAD | {"everybody": (*PAIR, "cy@example.com")}, "medium", ["does not name cy@example.com"]),
-        (IN_THREAD | {"everybody": (*PAIR, "eve@evil.org")}, "high", ["does not name eve@evil.org", "1 of 3"]),
-        (IN_THREAD | {"everybody": ("me@example.com", PAIR[1])}, "high", ["to me@example.com and 1 more, not to bob@"]),
-        ({"everybody": ("a@friends.org", "b@fr1ends.org")}, "high", ["fr1ends.org looks like friends.org", "2 of 2"]),
+        (
+            IN_THREAD | {"everybody": (*PAIR, "cy@example.com")},
+            "medium",
+            ["does not name cy@example.com"],
+        ),
+        (
+            IN_THREAD | {"everybody": (*PAIR, "eve@evil.org")},
+            "high",
+            ["does not name eve@evil.org", "1 of 3"],
+        ),
+        (
+            IN_THREAD | {"everybody": ("me@example.com", PAIR[1])},
+            "high",
+            ["to me@example.com and 1 more, not to bob@"],
+        ),
+        (
+            {"everybody": ("a@friends.org", "b@fr1ends.org")},
+            "high",
+            ["fr1ends.org looks like friends.org", "2 of 2"],
+        ),
         (
             {"everybody": ("paul@example.com", "pau1@example.com")},
             "high",
             ["paul@example.com looks like pau1@example.com"],
         ),
-        (IN_THREAD | {"everybody": (PAIR[0], "b0b@example.com")}, "high", ["b0b@example.com looks like bob@"]),
+        (
+            IN_THREAD | {"everybody": (PAIR[0], "b0b@example.com")},
+            "high",
+            ["b0b@example.com looks like bob@"],
+        ),
     ],
 )
 def test_each_risk_is_named_and_the_gravest_sets_the_level(
@@ -188,15 +293,43 @@ def test_each_risk_is_named_and_the_gravest_sets_the_level(
     ("text", "hosts", "masked"),
     [
         ("nothing", [], []),
-        ("see https://Example.org/x, and http://b.example:8080.", ["example.org", "b.example"], []),
-        ("[https://bank.com](https://evil.example/login)", ["bank.com", "evil.example"], []),
-        ('<a href="https://evil.example">https://bank.com</a>', ["evil.example", "bank.com"], []),
+        (
+            "see https://Example.org/x, and http://b.example:8080.",
+            ["example.org", "b.example"],
+            [],
+        ),
+        (
+            "[https://bank.com](https://evil.example/login)",
+            ["bank.com", "evil.example"],
+            [],
+        ),
+        (
+            '<a href="https://evil.example">https://bank.com</a>',
+            ["evil.example", "bank.com"],
+            [],
+        ),
         ("https://paypal.com@evil.example/", ["evil.example"], ["evil.example"]),
-        ("https://evil.example\\@paypal.com", ["evil.example", "paypal.com"], ["paypal.com"]),
+        (
+            "https://evil.example\\@paypal.com",
+            ["evil.example", "paypal.com"],
+            ["paypal.com"],
+        ),
         ("(see https://example.com).", ["example.com"], []),
-        ("https://example.com'@evil.example/", ["evil.example", "example.com"], ["evil.example"]),
-        ("https://google.com/url?q=https://evil.example", ["google.com", "evil.example"], []),
-        ("www.example.org and ftp://files.example", ["www.example.org", "files.example"], []),
+        (
+            "https://example.com'@evil.example/",
+            ["evil.example", "example.com"],
+            ["evil.example"],
+        ),
+        (
+            "https://google.com/url?q=https://evil.example",
+            ["google.com", "evil.example"],
+            [],
+        ),
+        (
+            "www.example.org and ftp://files.example",
+            ["www.example.org", "files.example"],
+            [],
+        ),
         ("https://%65vil.example/", ["evil.example"], []),
         ("https://p\u0430ypal.com", ["xn--pypal-4ve.com (reads as p\u0430ypal.com)"], []),
         ("https://192.0.2.1/x", ["192.0.2.1"], []),
@@ -205,7 +338,9 @@ def test_each_risk_is_named_and_the_gravest_sets_the_level(
     ],
     ids=str,
 )
-def test_links_are_named_by_the_hosts_that_they_lead_to(text: str, hosts: list[str], masked: list[str]) -> None:
+def test_links_are_named_by_the_hosts_that_they_lead_to(
+    text: str, hosts: list[str], masked: list[str]
+) -> None:
     assert linked_hosts(text) == (hosts, masked)
     shown = " ".join(assess(replace(FACTS, body=text)).reasons)
     assert (f"Links lead to: {', '.join(hosts)}." in shown) == bool(hosts)
@@ -222,7 +357,10 @@ def test_of_many_links_ten_are_named_and_the_rest_counted() -> None:
 def test_control_characters_are_unseen_ones_and_line_ends_are_not() -> None:
     found = assess(replace(FACTS, body="pay 10\x1b[8m or\rpay 1000\x08\x9b"))
 
-    assert (found.level, found.reasons[0]) == ("high", "The text holds 4 invisible characters.")
+    assert (found.level, found.reasons[0]) == (
+        "high",
+        "The text holds 4 invisible characters.",
+    )
     assert assess(replace(FACTS, body="one\r\n\ttwo\n")).level == "low"
 
 
@@ -237,10 +375,15 @@ def test_control_characters_are_unseen_ones_and_line_ends_are_not() -> None:
     ],
     ids=["one link", "links in links", "many links", "unseen"],
 )
-def test_no_text_however_long_keeps_the_desk_busy_and_what_was_not_looked_at_is_said(body: str) -> None:
+def test_no_text_however_long_keeps_the_desk_busy_and_what_was_not_looked_at_is_said(
+    body: str,
+) -> None:
     started = process_time()
     found = assess(replace(FACTS, body=body))
 
     assert process_time() - started < 1
     assert found.level == "high"
-    assert f"The text has {len(body):,} characters; only 200,000 of them were looked at." in found.reasons
+    assert (
+        f"The text has {len(body):,} characters; only 200,000 of them were looked at."
+        in found.reasons
+    )

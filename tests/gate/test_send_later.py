@@ -48,11 +48,15 @@ async def asked(site: Site, desk: Desk, client: Client, **later: float) -> tuple
 
 
 @pytest.mark.parametrize("how", ["page", "terminal", "vault"])
-async def test_what_is_approved_leaves_at_its_time_and_once(site: Site, desk: Desk, client: Client, how: str) -> None:
+async def test_what_is_approved_leaves_at_its_time_and_once(
+    site: Site, desk: Desk, client: Client, how: str
+) -> None:
     card, at = await asked(site, desk, client, days=20)
     assert card.send_at
     assert iso(card.send_at) == at
-    assert f"leave from me@example.com at {at}" in site.pending().read_text().replace("\\", "")
+    assert f"leave from me@example.com at {at}" in site.pending().read_text().replace(
+        "\\", ""
+    )
     if how == "page":
         await desk.answers.approve(card.id, card.digest, "person")
     elif how == "terminal":
@@ -89,7 +93,9 @@ async def test_what_is_approved_leaves_at_its_time_and_once(site: Site, desk: De
     assert [each["until"] for each in held] == ([] if how == "vault" else [at])
 
 
-async def test_it_is_called_back_until_its_time(site: Site, desk: Desk, client: Client) -> None:
+async def test_it_is_called_back_until_its_time(
+    site: Site, desk: Desk, client: Client
+) -> None:
     card, _ = await asked(site, desk, client, hours=5)
     held = await desk.answers.approve(card.id, card.digest, "person")
     site.clock.pass_by(hours=4)
@@ -109,7 +115,9 @@ async def test_it_is_called_back_until_its_time(site: Site, desk: Desk, client: 
         await desk.answers.undo(card.id, "person")
 
 
-async def test_a_yes_in_the_vault_is_taken_back_until_its_time(site: Site, desk: Desk, client: Client) -> None:
+async def test_a_yes_in_the_vault_is_taken_back_until_its_time(
+    site: Site, desk: Desk, client: Client
+) -> None:
     await asked(site, desk, client, hours=5)
     file = site.approve()
     await desk.door.hear_all()
@@ -131,21 +139,29 @@ async def test_a_yes_in_the_vault_is_taken_back_until_its_time(site: Site, desk:
         "9999-12-31T23:59:59-23:59",
     ],
 )
-async def test_a_time_that_means_nothing_is_refused(site: Site, client: Client, when: str) -> None:
+async def test_a_time_that_means_nothing_is_refused(
+    site: Site, client: Client, when: str
+) -> None:
     assert "send_at" in await call(client, send_at=when)
     assert site.files("Pending_Approval") == []
 
 
-async def test_another_time_is_another_mail_and_an_edit_keeps_it(site: Site, desk: Desk, client: Client) -> None:
+async def test_another_time_is_another_mail_and_an_edit_keeps_it(
+    site: Site, desk: Desk, client: Client
+) -> None:
     card, at = await asked(site, desk, client, hours=5)
     assert card.send_at is not None
-    edited = await desk.answers.edit(card.id, card.digest, Letter("ann@example.org", "Other", card.body), "person")
+    edited = await desk.answers.edit(
+        card.id, card.digest, Letter("ann@example.org", "Other", card.body), "person"
+    )
     site.write("yes.md")
     request = await desk.store.read(ledger.find, card.id)
 
     assert edited.send_at
     assert card.send_at
     assert (iso(edited.send_at), edited.digest == card.digest) == (at, False)
-    assert "no_approval" in await call(client, send_at=iso(card.send_at + timedelta(hours=1)))
+    assert "no_approval" in await call(
+        client, send_at=iso(card.send_at + timedelta(hours=1))
+    )
     assert request.expires == card.send_at + timedelta(days=7)
     assert site.gmail.delivered == []

@@ -19,13 +19,26 @@ pytestmark = pytest.mark.anyio
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 ACCOUNTS = [
-    {"name": "a", "kind": "local", "address": "a@x.de", "aliases": ["b@x.de"], "signature": "Ada\n"},
+    {
+        "name": "a",
+        "kind": "local",
+        "address": "a@x.de",
+        "aliases": ["b@x.de"],
+        "signature": "Ada\n",
+    },
     {"name": "c", "kind": "local", "address": "c@x.de"},
 ]
 
 
 def letter(account: str, body: str, *, as_text: bool = False) -> Mail:
-    return Mail(kind="send_email", account=account, to="d@x.de", subject="S", body=body, as_text=as_text)
+    return Mail(
+        kind="send_email",
+        account=account,
+        to="d@x.de",
+        subject="S",
+        body=body,
+        as_text=as_text,
+    )
 
 
 @requirement("accounts:signature")
@@ -39,11 +52,18 @@ def letter(account: str, body: str, *, as_text: bool = False) -> Mail:
         (letter("c@x.de", "Hello\n"), "Hello\n"),
         (letter("gone@x.de", "Hello\n"), "Hello\n"),
         (letter("a@x.de", "<html><p>Hi</p></html>"), "<html><p>Hi</p></html>"),
-        (letter("a@x.de", "<html><p>Hi</p></html>", as_text=True), "<html><p>Hi</p></html>\n\n-- \nAda\n"),
+        (
+            letter("a@x.de", "<html><p>Hi</p></html>", as_text=True),
+            "<html><p>Hi</p></html>\n\n-- \nAda\n",
+        ),
     ],
 )
-def test_a_text_is_signed_once_by_the_account_it_leaves_from(mail: Mail, body: str, home: Home) -> None:
-    settings = load(home.environment | {"DESKHAND_MAIL_ACCOUNTS": json.dumps(ACCOUNTS)}).settings
+def test_a_text_is_signed_once_by_the_account_it_leaves_from(
+    mail: Mail, body: str, home: Home
+) -> None:
+    settings = load(
+        home.environment | {"DESKHAND_MAIL_ACCOUNTS": json.dumps(ACCOUNTS)}
+    ).settings
     signed = sign(mail, settings)
     listed = ListedMail(id="1", sender="x", subject="y", unread=True)
     change = MailChange(account="a@x.de", do="trash", mails=(listed,))
@@ -55,7 +75,9 @@ def test_a_text_is_signed_once_by_the_account_it_leaves_from(mail: Mail, body: s
 
 
 @requirement("accounts:sender")
-async def test_the_window_of_an_account_counts_its_own_mails_and_those_of_nobody(home: Home) -> None:
+async def test_the_window_of_an_account_counts_its_own_mails_and_those_of_nobody(
+    home: Home,
+) -> None:
     desk = Desk(load(home.environment).settings)
     rows = [("1", "a@x.de"), ("2", "a@x.de"), ("3", "c@x.de"), ("4", None)]
     sql = "INSERT INTO sends (action_id, at, account) VALUES (?, ?, ?)"
@@ -68,7 +90,8 @@ async def test_the_window_of_an_account_counts_its_own_mails_and_those_of_nobody
         await desk.store.write(partial(insert, name=name, account=account))
     since = NOW - timedelta(hours=1)
     counted = {
-        account: len(await desk.store.read(sends.sent_since, since, account)) for account in ("A@x.de", "c@x.de", "e")
+        account: len(await desk.store.read(sends.sent_since, since, account))
+        for account in ("A@x.de", "c@x.de", "e")
     }
     everything = await desk.store.read(sends.count_since, since)
     desk.close()

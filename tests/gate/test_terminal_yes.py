@@ -27,7 +27,12 @@ class Keyboard:
         command = [sys.executable, "-m", "deskhand", *arguments]
         environment = home.environment | variables
         self._process = subprocess.Popen(
-            command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+            command,
+            env=environment,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
         )
         os.close(theirs)
         self.shown = ""
@@ -53,7 +58,12 @@ class Keyboard:
 async def test_a_terminal_shows_the_mail_asks_and_lets_the_yes_rest(study: Study) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
-        risky = await asked(desk, client, subject="Keys", body="see\u202e https://bank.example@evil.example/\n")
+        risky = await asked(
+            desk,
+            client,
+            subject="Keys",
+            body="see\u202e https://bank.example@evil.example/\n",
+        )
 
         no = Keyboard(study.home, "approve", card.id)
         no.wait_for("[y/N] ")
@@ -67,13 +77,17 @@ async def test_a_terminal_shows_the_mail_asks_and_lets_the_yes_rest(study: Study
         short.type("y\n")
         assert short.end() != 0
 
-        thought_better = Keyboard(study.home, "approve", card.id, DESKHAND_HOLD_SECONDS="600")
+        thought_better = Keyboard(
+            study.home, "approve", card.id, DESKHAND_HOLD_SECONDS="600"
+        )
         thought_better.wait_for("[y/N] ")
         thought_better.type("y\n")
         thought_better.wait_for("Ctrl-C takes it back")
         thought_better.interrupt()
         assert thought_better.end() != 0
-        assert {(await desk.waiting.card(each.id)).state for each in (card, risky)} == {"waiting"}
+        assert {(await desk.waiting.card(each.id)).state for each in (card, risky)} == {
+            "waiting"
+        }
 
         yes = Keyboard(study.home, "approve", risky.id, DESKHAND_HOLD_SECONDS="0")
         yes.wait_for("to approve it: ")
@@ -86,20 +100,36 @@ async def test_a_terminal_shows_the_mail_asks_and_lets_the_yes_rest(study: Study
 
 
 @requirement("terminal:mail")
-def test_mail_is_brought_in_from_many_paths_listed_and_read(study: Study, tmp_path: Path) -> None:
+def test_mail_is_brought_in_from_many_paths_listed_and_read(
+    study: Study, tmp_path: Path
+) -> None:
     files = [tmp_path / f"{number}.eml" for number in range(3)]
     for number, file in enumerate(files):
-        file.write_bytes(letter(subject=f"Letter {number}", body="How\u202eare you?", message_id=f"<{number}@x.org>"))
+        file.write_bytes(
+            letter(
+                subject=f"Letter {number}",
+                body="How\u202eare you?",
+                message_id=f"<{number}@x.org>",
+            )
+        )
     home = study.home
     missing = home.command("mail", "import", str(files[0]), str(tmp_path / "none.eml"))
     assert missing.returncode != 0
     assert home.command("mail", "list", "--json").stdout == ""
     done = home.command("mail", "import", "--json", *map(str, files))
     assert json.loads(done.stdout)["imported"] == 3
-    mails = [json.loads(line) for line in home.command("mail", "list", "--json").stdout.splitlines()]
+    mails = [
+        json.loads(line)
+        for line in home.command("mail", "list", "--json").stdout.splitlines()
+    ]
     assert {mail["subject"] for mail in mails} == {"Letter 0", "Letter 1", "Letter 2"}
     shown = home.command("mail", "read", mails[0]["id"]).stdout
     assert f"Subject: {mails[0]['subject']}" in shown
     assert "\u202e" not in shown
-    assert json.loads(home.command("mail", "read", "--json", mails[0]["id"]).stdout)["summary"]["id"] == mails[0]["id"]
+    assert (
+        json.loads(home.command("mail", "read", "--json", mails[0]["id"]).stdout)[
+            "summary"
+        ]["id"]
+        == mails[0]["id"]
+    )
     assert home.command("mail", "read", "nothing").returncode != 0

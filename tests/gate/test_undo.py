@@ -21,10 +21,14 @@ _ = study
 
 
 @requirement("queue:undo")
-async def test_a_no_other_words_and_a_snooze_are_taken_back_one_after_the_other(study: Study) -> None:
+async def test_a_no_other_words_and_a_snooze_are_taken_back_one_after_the_other(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, client):
         assert await desk.answers.last() is None
-        no, other, later, yes = [await asked(desk, client, subject=f"Letter {number}") for number in range(4)]
+        no, other, later, yes = [
+            await asked(desk, client, subject=f"Letter {number}") for number in range(4)
+        ]
         await desk.answers.reject(no.id, no.digest, "too early", "person")
         study.clock.pass_by(seconds=1)
         await desk.answers.respond(other.id, other.digest, "in French", "person")
@@ -35,18 +39,25 @@ async def test_a_no_other_words_and_a_snooze_are_taken_back_one_after_the_other(
         assert len(study.files("Rejected")) == 2
         undone = []
         while last := await desk.answers.last():
-            (card,) = await desk.answers.undo_last(round(last.at.timestamp() * 1000), "person")
+            (card,) = await desk.answers.undo_last(
+                round(last.at.timestamp() * 1000), "person"
+            )
             undone.append((last.word, card.id, card.state, card.note))
         words = ("held", "snoozed", "responded", "rejected")
         assert undone == [
-            (word, each.id, "waiting", None) for word, each in zip(words, (yes, later, other, no), strict=True)
+            (word, each.id, "waiting", None)
+            for word, each in zip(words, (yes, later, other, no), strict=True)
         ]
         await look_around(desk)
         assert [card.state for card in (await desk.waiting.cards())[0]] == ["waiting"] * 4
         assert (len(study.files("Pending_Approval")), study.files("Rejected")) == (4, [])
-        assert (await said(client, "send_email", **HELLO | {"subject": "Letter 0"})).startswith("Rejected:")
+        assert (
+            await said(client, "send_email", **HELLO | {"subject": "Letter 0"})
+        ).startswith("Rejected:")
         assert await sent(desk) == []
-        assert [what for who, what in await record(desk) if who == "person"].count("undone") == 4
+        assert [what for who, what in await record(desk) if who == "person"].count(
+            "undone"
+        ) == 4
 
 
 @requirement("queue:undo")
@@ -70,7 +81,9 @@ async def test_what_is_too_late_or_another_answer_is_not_taken_back(study: Study
 
 
 @requirement("queue:undo")
-async def test_a_no_that_was_taken_back_is_not_heard_again_from_its_file(study: Study) -> None:
+async def test_a_no_that_was_taken_back_is_not_heard_again_from_its_file(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         await desk.answers.reject(card.id, card.digest, None, "person")
@@ -83,7 +96,9 @@ async def test_a_no_that_was_taken_back_is_not_heard_again_from_its_file(study: 
 
 
 @requirement("queue:undo")
-async def test_a_draft_whose_no_was_taken_back_waits_again_and_teaches_nothing(study: Study) -> None:
+async def test_a_draft_whose_no_was_taken_back_waits_again_and_teaches_nothing(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, _):
         row = drafted("draft-1", "ann@example.org", study.clock(), mail="<m>")
         await desk.store.write(ledger.insert, row)
@@ -104,7 +119,9 @@ async def test_a_draft_whose_no_was_taken_back_waits_again_and_teaches_nothing(s
 
 
 @requirement("queue:kept")
-async def test_an_answered_card_keeps_what_was_known_when_it_was_answered(study: Study) -> None:
+async def test_an_answered_card_keeps_what_was_known_when_it_was_answered(
+    study: Study,
+) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         assert (card.to[0].known, card.risk.level, card.answered) == (False, "medium", None)
@@ -120,10 +137,14 @@ async def test_an_answered_card_keeps_what_was_known_when_it_was_answered(study:
 
 
 @requirement("queue:limit")
-async def test_what_waits_for_the_limit_says_until_when_and_leaves_when_it_is_raised(study: Study) -> None:
+async def test_what_waits_for_the_limit_says_until_when_and_leaves_when_it_is_raised(
+    study: Study,
+) -> None:
     limit = {"DESKHAND_MAX_SENDS": "1", "DESKHAND_HOLD_SECONDS": "0"}
     async with study.opened(**limit) as (desk, client):
-        cards = [await asked(desk, client, subject=f"Letter {number}") for number in range(3)]
+        cards = [
+            await asked(desk, client, subject=f"Letter {number}") for number in range(3)
+        ]
         started = study.clock()
         for card in cards:
             await desk.answers.approve(card.id, card.digest, "person")
@@ -140,16 +161,28 @@ async def test_what_waits_for_the_limit_says_until_when_and_leaves_when_it_is_ra
         study.clock.pass_by(hours=1)
         assert await desk.gate.release_due() == [cards[2].id]
         assert len(await sent(desk)) == 3
-        await desk.store.write(sends.wake_limited, study.clock(), Limits(0, timedelta(hours=1)))
+        await desk.store.write(
+            sends.wake_limited, study.clock(), Limits(0, timedelta(hours=1))
+        )
 
 
 @requirement("queue:filter")
-async def test_a_page_of_what_is_looked_for_goes_on_where_the_last_one_ended(study: Study) -> None:
+async def test_a_page_of_what_is_looked_for_goes_on_where_the_last_one_ended(
+    study: Study,
+) -> None:
     def crowd(tx: Transaction) -> None:
         for number in range(30):
             to = f"{'ann' if number % 3 else 'bob'}{number}@example.org"
             urgent = number == 29
-            ledger.insert(tx, proposed(f"r{number:02}", to, study.clock() + timedelta(seconds=number), urgent=urgent))
+            ledger.insert(
+                tx,
+                proposed(
+                    f"r{number:02}",
+                    to,
+                    study.clock() + timedelta(seconds=number),
+                    urgent=urgent,
+                ),
+            )
 
     async with study.opened() as (desk, _):
         await desk.store.write(crowd)
@@ -157,19 +190,34 @@ async def test_a_page_of_what_is_looked_for_goes_on_where_the_last_one_ended(stu
             seen: list[str] = []
             more = None
             while not seen or more:
-                cards, more = await desk.waiting.cards(limit=limit, after=more, wanted=CardFilter(text="BOB example"))
+                cards, more = await desk.waiting.cards(
+                    limit=limit, after=more, wanted=CardFilter(text="BOB example")
+                )
                 assert len(cards) <= limit
                 seen += [card.id for card in cards]
             assert seen == [f"r{number:02}" for number in range(0, 30, 3)]
-        for nobody in (CardFilter(asker="Claude"), CardFilter(risk="high"), CardFilter(account="else@example.com")):
+        for nobody in (
+            CardFilter(asker="Claude"),
+            CardFilter(risk="high"),
+            CardFilter(account="else@example.com"),
+        ):
             assert await desk.waiting.cards(wanted=nobody) == ([], None)
         first, _ = await desk.waiting.cards(limit=1)
         assert first[0].id == "r29"
-        following = await desk.waiting.following(first[0], snoozed=False, wanted=CardFilter(text="bob3@"))
+        following = await desk.waiting.following(
+            first[0], snoozed=False, wanted=CardFilter(text="bob3@")
+        )
         assert following is not None
         assert following.id == "r03"
         last, _ = await desk.waiting.cards(limit=1, wanted=CardFilter(text="r28 nobody"))
         assert last == []
-        around = await desk.waiting.following(following, snoozed=False, wanted=CardFilter(text="ann29"))
+        around = await desk.waiting.following(
+            following, snoozed=False, wanted=CardFilter(text="ann29")
+        )
         assert around is not None
-        assert await desk.waiting.following(around, snoozed=False, wanted=CardFilter(text="ann29")) is None
+        assert (
+            await desk.waiting.following(
+                around, snoozed=False, wanted=CardFilter(text="ann29")
+            )
+            is None
+        )

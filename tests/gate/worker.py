@@ -46,7 +46,9 @@ class Unreliable:
                 return await self._inner.send(token, mail, keep)
 
 
-async def work(desk: Desk, lease: timedelta, chance: int, receive: Receive, answer: Answer) -> None:
+async def work(
+    desk: Desk, lease: timedelta, chance: int, receive: Receive, answer: Answer
+) -> None:
     mailbox: Any = Unreliable(desk.mailbox, chance) if chance else desk.mailbox
     gate = Gate(desk.settings, desk.store, lambda: mailbox, desk.door, desk.now, lease)
     answer("ready")
@@ -63,7 +65,9 @@ async def work(desk: Desk, lease: timedelta, chance: int, receive: Receive, answ
     await desk.close_mailbox()
 
 
-def serve(environment: dict[str, str], lease: timedelta, chance: int, connection: Connection) -> None:
+def serve(
+    environment: dict[str, str], lease: timedelta, chance: int, connection: Connection
+) -> None:
     """The same for a process that was forked, over a pipe."""
     desk = Desk(load(environment).settings)
     asyncio.run(work(desk, lease, chance, connection.recv, connection.send))

@@ -36,7 +36,16 @@ UNNOTICED = 0.06
 _TAGS = "a b p li td tr div table dl dd style script title svg select details button ul font body html head"
 _FIELDS = "From To Cc Reply-To Subject References In-Reply-To Message-ID Received Date List-Id Content-Type"
 PIECES = (
-    *("==a ", "[^a]: b\n", "[^1]\n\n[^1]: [^1]\n", "^[a", "#a ", "![[a]]\n\n", "> [!a]\n", "- [x] a\n"),
+    *(
+        "==a ",
+        "[^a]: b\n",
+        "[^1]\n\n[^1]: [^1]\n",
+        "^[a",
+        "#a ",
+        "![[a]]\n\n",
+        "> [!a]\n",
+        "- [x] a\n",
+    ),
     *string.punctuation,
     *" \t\n0aA\u00e9\u200b\u200d\u202e\u0301\u3000\ufe0f\u115f\ue000",
     *(f"<{tag}>" for tag in _TAGS.split()),
@@ -59,8 +68,28 @@ PIECES = (
         "(\\",
         "a:;",
     ),
-    *("=?utf-8?q?", "=?utf-8?q?a?=", "=?utf-8?b?YQ==?= ", "=?a?b?", "?=", "<a@b>", "1 Jan 26 1:00 ", "Jan 1 ", "\n "),
-    *(";a=", ';a="', ";a*0=b", ';a="\\', "; boundary=b\n", "--b\n", "--b\n\n", "\nFrom a\nA:", "\n\nFrom a\nA: b\n"),
+    *(
+        "=?utf-8?q?",
+        "=?utf-8?q?a?=",
+        "=?utf-8?b?YQ==?= ",
+        "=?a?b?",
+        "?=",
+        "<a@b>",
+        "1 Jan 26 1:00 ",
+        "Jan 1 ",
+        "\n ",
+    ),
+    *(
+        ";a=",
+        ';a="',
+        ";a*0=b",
+        ';a="\\',
+        "; boundary=b\n",
+        "--b\n",
+        "--b\n\n",
+        "\nFrom a\nA:",
+        "\n\nFrom a\nA: b\n",
+    ),
     *(
         "<!--",
         "<!-->",
@@ -222,7 +251,11 @@ def _field(name: str) -> Callable[[str], object]:
 
 def _html(form: str) -> Callable[[str], object]:
     def read(text: str) -> object:
-        return mime.parse(_bytes("Content-Type: text/html; charset=utf-8\n\n" + form.replace("TEXT", text)))
+        return mime.parse(
+            _bytes(
+                "Content-Type: text/html; charset=utf-8\n\n" + form.replace("TEXT", text)
+            )
+        )
 
     return read
 
@@ -236,7 +269,9 @@ def _mbox(text: str) -> object:
 
 
 def _risk(text: str) -> object:
-    return risk.assess(risk.Facts("ann@example.org", ("bob@example.net",), text[:900], text))
+    return risk.assess(
+        risk.Facts("ann@example.org", ("bob@example.net",), text[:900], text)
+    )
 
 
 def _risk_of_html(text: str) -> object:
@@ -249,7 +284,13 @@ def _delicate(text: str) -> object:
 
 
 def _difference(text: str) -> object:
-    mail = Mail(kind="send_email", account="me@example.com", to="ann@example.org", subject="", body=f"x\n{text}")
+    mail = Mail(
+        kind="send_email",
+        account="me@example.com",
+        to="ann@example.org",
+        subject="",
+        body=f"x\n{text}",
+    )
     return describe_difference(mail, mail.edit({"body": f"{text}\ny"}))
 
 
@@ -258,7 +299,9 @@ def _request_file(text: str) -> object:
 
 
 def _calendar(text: str) -> object:
-    return vtodo.parse_todos(_bytes(f"BEGIN:VCALENDAR\nBEGIN:VTODO\n{text}"), ZoneInfo("UTC"))
+    return vtodo.parse_todos(
+        _bytes(f"BEGIN:VCALENDAR\nBEGIN:VTODO\n{text}"), ZoneInfo("UTC")
+    )
 
 
 def _line(text: str) -> object:
@@ -289,7 +332,11 @@ def _headings(text: str) -> object:
 
 def _edit(text: str) -> object:
     edits = [{"heading": "a", "do": "insert", "text": "x"}, {"block": "a", "do": "delete"}]
-    return [editing.edit(text + end, [Edit.model_validate(each)]) for each in edits for end in ("\n# a\n\na ^a\n", "")]
+    return [
+        editing.edit(text + end, [Edit.model_validate(each)])
+        for each in edits
+        for end in ("\n# a\n\na ^a\n", "")
+    ]
 
 
 READERS: dict[str, Callable[[str], object]] = {

@@ -40,7 +40,9 @@ def test_an_ordinary_newsletter_has_one_warning_which_is_about_its_preheader() -
 
 @requirement("hostile:hidden")
 def test_what_is_hidden_on_other_screens_alone_is_told_with_the_screen() -> None:
-    mail = read("<style>@media (max-width:600px){.x{display:none}}</style><p class=x>Only on a desktop</p>")
+    mail = read(
+        "<style>@media (max-width:600px){.x{display:none}}</style><p class=x>Only on a desktop</p>"
+    )
 
     assert mail.body == "Only on a desktop"
     assert mail.warnings == ("on a narrow screen 14 characters more are hidden",)
@@ -48,7 +50,9 @@ def test_what_is_hidden_on_other_screens_alone_is_told_with_the_screen() -> None
 
 @requirement("hostile:hidden")
 def test_what_was_not_understood_is_named_once() -> None:
-    mail = read("<p style='filter:blur(9px)'>a</p>" * 50 + "<p style='clip-path:url(#a)'>b</p>")
+    mail = read(
+        "<p style='filter:blur(9px)'>a</p>" * 50 + "<p style='clip-path:url(#a)'>b</p>"
+    )
 
     assert mail.warnings == (
         "a person may not see all of this text, its style was not understood: filter: blur(9px); clip-path: url(#a)",

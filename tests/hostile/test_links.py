@@ -12,7 +12,9 @@ HOSTS = "urls => urls.map(url => { try { return new URL(url).hostname || null } 
 IN_TEXT = [
     (address, host)
     for address, host in SPELLINGS.items()
-    if host and address.lower().startswith(("http", "ftp", "ws")) and not {*address} & {*" \t\n"}
+    if host
+    and address.lower().startswith(("http", "ftp", "ws"))
+    and not {*address} & {*" \t\n"}
 ]
 
 
@@ -27,7 +29,11 @@ def test_an_address_leads_where_chromium_goes(address: str) -> None:
 @requirement("hostile:links")
 @pytest.mark.parametrize(("address", "host"), IN_TEXT)
 def test_a_card_names_the_host_of_every_link_in_its_text(address: str, host: str) -> None:
-    found = assess(Facts("ann@example.org", ("bob@example.org",), "Hello", f"Please look: {address} Ann"))
+    found = assess(
+        Facts(
+            "ann@example.org", ("bob@example.org",), "Hello", f"Please look: {address} Ann"
+        )
+    )
 
     assert any(host in reason for reason in found.reasons), found.reasons
 
@@ -80,22 +86,37 @@ MISLEADING = (
 def test_a_link_that_misleads_is_reported_with_where_it_leads(source: str) -> None:
     mail = mime.parse(f"Content-Type: text/html\n\n<p>Dear Ann</p>{source}".encode())
 
-    assert any("evil.example" in warning for warning in mail.warnings), (mail.body, mail.warnings)
+    assert any("evil.example" in warning for warning in mail.warnings), (
+        mail.body,
+        mail.warnings,
+    )
 
 
 @requirement("hostile:links")
 @pytest.mark.parametrize(
     ("source", "text"),
     [
-        ("<a href='https://shop.example/x'>Buy</a> now", "Buy <https://shop.example/x> now"),
-        ("<a href='https://shop.example/'>https://shop.example</a>", "https://shop.example"),
+        (
+            "<a href='https://shop.example/x'>Buy</a> now",
+            "Buy <https://shop.example/x> now",
+        ),
+        (
+            "<a href='https://shop.example/'>https://shop.example</a>",
+            "https://shop.example",
+        ),
         ("<a href='mailto:bo@example.org'>bo@example.org</a>", "bo@example.org"),
         ("<a href='mailto:bo@example.org'>write</a>", "write <mailto:bo@example.org>"),
         ("<a href='javascript:alert(1)'>x</a>", "x <javascript:>"),
         ("<a href='#top'>up</a>", "up"),
         ("<a href='https://shop.example/a'><img src=x></a>", "<https://shop.example/a>"),
-        ("<base href='https://shop.example/'><a href='/login'>sign in</a>", "sign in <https://shop.example/(/login)>"),
-        ("<a href='https://example.org/report.pdf'>report.pdf</a>", "report.pdf <https://example.org/report.pdf>"),
+        (
+            "<base href='https://shop.example/'><a href='/login'>sign in</a>",
+            "sign in <https://shop.example/(/login)>",
+        ),
+        (
+            "<a href='https://example.org/report.pdf'>report.pdf</a>",
+            "report.pdf <https://example.org/report.pdf>",
+        ),
     ],
 )
 def test_the_address_of_each_link_stands_behind_its_words(source: str, text: str) -> None:
@@ -106,7 +127,9 @@ def test_the_address_of_each_link_stands_behind_its_words(source: str, text: str
 
 @requirement("hostile:links")
 def test_an_address_in_a_plain_mail_that_misleads_is_reported() -> None:
-    mail = mime.parse(b"Subject: x\n\nSee https://bank.example@evil.example/ and https://bank.example/.")
+    mail = mime.parse(
+        b"Subject: x\n\nSee https://bank.example@evil.example/ and https://bank.example/."
+    )
 
     assert mail.warnings == (
         "an address shows another name before its host, it leads to evil.example: https://bank.example@evil.example/",

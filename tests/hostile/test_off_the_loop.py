@@ -31,18 +31,37 @@ from tests.web.person import served, signed_in
 
 READERS: tuple[Callable[..., Any], ...] = (
     *(visible.visible, markdown.html, jinja2.Template.render),
-    *(mime.compose, mime.parse, risk.assess, links.read_html, unseen.traces, unseen.describe, unseen.strip),
-    *(differences.describe_difference, files.render_request, frontmatter.parse, frontmatter.render),
+    *(
+        mime.compose,
+        mime.parse,
+        risk.assess,
+        links.read_html,
+        unseen.traces,
+        unseen.describe,
+        unseen.strip,
+    ),
+    *(
+        differences.describe_difference,
+        files.render_request,
+        frontmatter.parse,
+        frontmatter.render,
+    ),
     *(difflib.unified_diff, triage.delicate),
 )
 """What takes a moment for a long text."""
-LETTER = {"to": "ann@example.org", "subject": "Hello", "body": "Dear Ann,\n\u200bsee you.\n"}
+LETTER = {
+    "to": "ann@example.org",
+    "subject": "Hello",
+    "body": "Dear Ann,\n\u200bsee you.\n",
+}
 
 
 @contextmanager
 def watched_thread() -> Iterator[set[str]]:
     """Which of the readers run on this thread."""
-    codes: dict[CodeType, str] = {each.__code__: f"{each.__module__}.{each.__qualname__}" for each in READERS}
+    codes: dict[CodeType, str] = {
+        each.__code__: f"{each.__module__}.{each.__qualname__}" for each in READERS
+    }
     seen: set[str] = set()
 
     def notice(frame: FrameType, event: str, _: Any) -> None:
@@ -78,7 +97,14 @@ async def test_no_text_from_outside_is_read_on_the_loops_own_thread(office: Offi
             await assistant.call_tool("get_email", {"message_id": mail.id})
             await assistant.call_tool("write_note", {"path": "a.md", "content": "# A\n"})
             await assistant.call_tool("read_note", {"path": "a.md"})
-            for path in ("/mail", f"/mail/{mail.id}", "/notes", "/notes/note?path=a.md", "/agents", "/timeline"):
+            for path in (
+                "/mail",
+                f"/mail/{mail.id}",
+                "/notes",
+                "/notes/note?path=a.md",
+                "/agents",
+                "/timeline",
+            ):
                 await person.reads(path)
             orchestrator = Orchestrator(desk)
             await orchestrator.once()
@@ -86,10 +112,22 @@ async def test_no_text_from_outside_is_read_on_the_loops_own_thread(office: Offi
             assert {card.kind for card in cards} == {"send_email", "reply_email", "draft"}
             for card in cards:
                 one = f"/approvals/{card.id}"
-                for path in (one, f"{one}/edit", f"/waiting?open={card.id}", f"/approvals/batch?card={card.id}"):
+                for path in (
+                    one,
+                    f"{one}/edit",
+                    f"/waiting?open={card.id}",
+                    f"/approvals/batch?card={card.id}",
+                ):
                     assert (await person.reads(path)).status_code == 200
-                edited = {"digest": card.digest, "to": LETTER["to"], "subject": "Other", "body": f"{card.body}\nmore"}
-                assert (await person.sends(f"{one}/edit", edited, at=one)).status_code == 303
+                edited = {
+                    "digest": card.digest,
+                    "to": LETTER["to"],
+                    "subject": "Other",
+                    "body": f"{card.body}\nmore",
+                }
+                assert (
+                    await person.sends(f"{one}/edit", edited, at=one)
+                ).status_code == 303
             await orchestrator.close()
             clock.pass_by(minutes=1)
             assert len(await desk.gate.release_due()) == len(cards)

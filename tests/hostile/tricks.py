@@ -299,7 +299,10 @@ _HTML = (
 )
 HIDING: tuple[str, ...] = (
     *(f'<div style="{style}">SECRET</div>' for style in _STYLES),
-    *(f"<style>{sheet}</style><div><p class=seen>a</p><p class=x id=x lang=en>SECRET</p></div>" for sheet in _SHEETS),
+    *(
+        f"<style>{sheet}</style><div><p class=seen>a</p><p class=x id=x lang=en>SECRET</p></div>"
+        for sheet in _SHEETS
+    ),
     *_HTML,
 )
 

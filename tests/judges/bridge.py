@@ -65,7 +65,9 @@ class Bridge:
         self._command = list(command)
         self._environment = environment
         self._pipes: dict[str, BridgedPipe] = {}
-        self.app = Starlette(routes=[Route("/mcp", self._answer, methods=["POST", "GET", "DELETE"])])
+        self.app = Starlette(
+            routes=[Route("/mcp", self._answer, methods=["POST", "GET", "DELETE"])]
+        )
 
     async def _answer(self, request: Request) -> Response:
         known = self._pipes.get(request.headers.get(SESSION, ""))
@@ -106,7 +108,9 @@ async def _forever(queue: "asyncio.Queue[dict[str, Any]]") -> AsyncIterator[dict
         yield await queue.get()
 
 
-def _stream(messages: AsyncIterator[dict[str, Any]], headers: dict[str, str] | None = None) -> StreamingResponse:
+def _stream(
+    messages: AsyncIterator[dict[str, Any]], headers: dict[str, str] | None = None
+) -> StreamingResponse:
     async def events() -> AsyncIterator[str]:
         async for each in messages:
             yield f"event: message\ndata: {json.dumps(each)}\n\n"

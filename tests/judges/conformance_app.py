@@ -56,7 +56,9 @@ def image() -> ImageContent:
 
 
 def embedded(uri: str, text: str, mime_type: str = "text/plain") -> EmbeddedResource:
-    return EmbeddedResource(resource=TextResourceContents(uri=uri, mime_type=mime_type, text=text))
+    return EmbeddedResource(
+        resource=TextResourceContents(uri=uri, mime_type=mime_type, text=text)
+    )
 
 
 def form(**properties: Any) -> dict[str, Any]:
@@ -64,12 +66,16 @@ def form(**properties: Any) -> dict[str, Any]:
 
 
 def elicitation(message: str, **properties: Any) -> ElicitRequest:
-    return ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=form(**properties)))
+    return ElicitRequest(
+        params=ElicitRequestFormParams(message=message, requested_schema=form(**properties))
+    )
 
 
 def sampling(prompt: str, max_tokens: int) -> CreateMessageRequest:
     message = SamplingMessage(role="user", content=TextContent(text=prompt))
-    return CreateMessageRequest(params=CreateMessageRequestParams(messages=[message], max_tokens=max_tokens))
+    return CreateMessageRequest(
+        params=CreateMessageRequestParams(messages=[message], max_tokens=max_tokens)
+    )
 
 
 ASK_NAME = elicitation("What is your name?", name={"type": "string"})
@@ -122,7 +128,11 @@ def test_error_handling() -> str:
 
 
 async def test_tool_with_logging(ctx: Ctx) -> str:
-    for step in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+    for step in (
+        "Tool execution started",
+        "Tool processing data",
+        "Tool execution completed",
+    ):
         await ctx.info(step)
     return "logged"
 
@@ -174,7 +184,11 @@ async def test_elicitation_sep1034_defaults(ctx: Ctx) -> str:
         name={"type": "string", "default": "John Doe"},
         age={"type": "integer", "default": 30},
         score={"type": "number", "default": 95.5},
-        status={"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
+        status={
+            "type": "string",
+            "enum": ["active", "inactive", "pending"],
+            "default": "active",
+        },
         verified={"type": "boolean", "default": True},
     )
     answer = await ask(ctx, "Please review", schema)
@@ -183,7 +197,10 @@ async def test_elicitation_sep1034_defaults(ctx: Ctx) -> str:
 
 async def test_elicitation_sep1330_enums(ctx: Ctx) -> str:
     plain = {"type": "string", "enum": ["option1", "option2", "option3"]}
-    titled = [{"const": f"value{n}", "title": f"{word} Option"} for n, word in enumerate(("First", "Second"), 1)]
+    titled = [
+        {"const": f"value{n}", "title": f"{word} Option"}
+        for n, word in enumerate(("First", "Second"), 1)
+    ]
     schema = form(
         untitledSingle=plain,
         titledSingle={"type": "string", "oneOf": titled},
@@ -229,11 +246,19 @@ def test_input_required_result_elicitation(ctx: Ctx) -> str | InputRequiredResul
 
 def test_input_required_result_sampling(ctx: Ctx) -> str | InputRequiredResult:
     question = sampling("What is the capital of France?", 100)
-    return "answered" if answered(ctx, "capital_question") else required(capital_question=question)
+    return (
+        "answered"
+        if answered(ctx, "capital_question")
+        else required(capital_question=question)
+    )
 
 
 def test_input_required_result_list_roots(ctx: Ctx) -> str | InputRequiredResult:
-    return "answered" if answered(ctx, "client_roots") else required(client_roots=ListRootsRequest())
+    return (
+        "answered"
+        if answered(ctx, "client_roots")
+        else required(client_roots=ListRootsRequest())
+    )
 
 
 def test_input_required_result_request_state(ctx: Ctx) -> str | InputRequiredResult:
@@ -247,10 +272,15 @@ def test_input_required_result_tampered_state(ctx: Ctx) -> str | InputRequiredRe
 
 
 def test_input_required_result_multiple_inputs(ctx: Ctx) -> str | InputRequiredResult:
-    if answered(ctx, "user_name", "greeting", "client_roots") and ctx.request_state == "asked":
+    if (
+        answered(ctx, "user_name", "greeting", "client_roots")
+        and ctx.request_state == "asked"
+    ):
         return "answered"
     greeting = sampling("Generate a greeting", 50)
-    return required("asked", user_name=ASK_NAME, greeting=greeting, client_roots=ListRootsRequest())
+    return required(
+        "asked", user_name=ASK_NAME, greeting=greeting, client_roots=ListRootsRequest()
+    )
 
 
 def test_input_required_result_multi_round(ctx: Ctx) -> str | InputRequiredResult:
@@ -259,10 +289,16 @@ def test_input_required_result_multi_round(ctx: Ctx) -> str | InputRequiredResul
             return "answered"
         case "first" if answered(ctx, "step1"):
             return required(
-                "second", step2=elicitation("Step 2: What is your favorite color?", color={"type": "string"})
+                "second",
+                step2=elicitation(
+                    "Step 2: What is your favorite color?", color={"type": "string"}
+                ),
             )
         case _:
-            return required("first", step1=elicitation("Step 1: What is your name?", name={"type": "string"}))
+            return required(
+                "first",
+                step1=elicitation("Step 1: What is your name?", name={"type": "string"}),
+            )
 
 
 def test_input_required_result_capabilities(ctx: Ctx) -> str | InputRequiredResult:
@@ -319,14 +355,23 @@ def add_prompts(server: DeskServer) -> None:
 
     def test_prompt_with_embedded_resource(resourceUri: str) -> list[Message]:  # noqa: N803 - the judge's name
         resource = embedded(resourceUri, "Embedded resource content for testing.")
-        return [UserMessage(resource), UserMessage("Please process the embedded resource above.")]
+        return [
+            UserMessage(resource),
+            UserMessage("Please process the embedded resource above."),
+        ]
 
     def test_prompt_with_image() -> list[Message]:
         return [UserMessage(image()), UserMessage("Please analyze the image above.")]
 
     def test_input_required_result_prompt(ctx: Ctx) -> str | InputRequiredResult:
-        question = elicitation("What context should the prompt use?", context={"type": "string"})
-        return "Use the context." if answered(ctx, "user_context") else required(user_context=question)
+        question = elicitation(
+            "What context should the prompt use?", context={"type": "string"}
+        )
+        return (
+            "Use the context."
+            if answered(ctx, "user_context")
+            else required(user_context=question)
+        )
 
     for fn in (
         test_simple_prompt,
@@ -335,7 +380,9 @@ def add_prompts(server: DeskServer) -> None:
         test_prompt_with_image,
         test_input_required_result_prompt,
     ):
-        server.add_prompt(Prompt.from_function(fn, description="A fixture of the conformance judge."))
+        server.add_prompt(
+            Prompt.from_function(fn, description="A fixture of the conformance judge.")
+        )
 
 
 def add_resources(server: DeskServer) -> None:
@@ -373,7 +420,9 @@ def add_methods(server: DeskServer) -> None:
 
 
 def conformance_server() -> DeskServer:
-    server = DeskServer("conformance", [fixture_tool(fn) for fn in FIXTURES], log_level="WARNING")
+    server = DeskServer(
+        "conformance", [fixture_tool(fn) for fn in FIXTURES], log_level="WARNING"
+    )
     add_prompts(server)
     add_resources(server)
     add_methods(server)

@@ -25,7 +25,11 @@ def judged_home(place: Path) -> Home:
         "DESKHAND_AGENTS_STORE": "database",
         "DESKHAND_AGENTS_ROOM": "desk",
     }
-    inherited = {name: os.environ[name] for name in ("PATH", "COVERAGE_PROCESS_CONFIG") if name in os.environ}
+    inherited = {
+        name: os.environ[name]
+        for name in ("PATH", "COVERAGE_PROCESS_CONFIG")
+        if name in os.environ
+    }
     return Home(place / "vault", inherited | given)
 
 

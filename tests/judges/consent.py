@@ -33,17 +33,28 @@ def say_yes(browser: httpx2.Client, asked: str) -> str:
     """Connect whoever asks; where the browser is sent then."""
     page = browser.get(asked)
     found = [(name, unescape(value)) for _, name, value in FIELD.findall(page.text)]
-    fields = dict(found) | {"allow": [value for name, value in found if name == "allow"], "answer": "allow"}
+    fields = dict(found) | {
+        "allow": [value for name, value in found if name == "allow"],
+        "answer": "allow",
+    }
     return browser.post("/oauth/authorize", data=fields).headers["location"]
 
 
 def run_judge(browser: httpx2.Client, home: Path, *command: str | Path) -> tuple[int, str]:
     """How the judge ended and what it said, when the person did what it asked for."""
     # The Inspector asks nobody who sits at no terminal, unless it may open a browser; there is none in this PATH.
-    environment = {"PATH": str(NODE.parent), "HOME": str(home), "MCP_AUTO_OPEN_ENABLED": "true"}
+    environment = {
+        "PATH": str(NODE.parent),
+        "HOME": str(home),
+        "MCP_AUTO_OPEN_ENABLED": "true",
+    }
     said = []
     with subprocess.Popen(
-        [NODE, *command], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [NODE, *command],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     ) as judge:
         assert judge.stdout is not None
         for line in judge.stdout:
@@ -58,22 +69,55 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def inspect(browser: httpx2.Client, desk: Running, home: Path, era: str) -> tuple[bool, str]:
+def inspect(
+    browser: httpx2.Client, desk: Running, home: Path, era: str
+) -> tuple[bool, str]:
     """Whether the Inspector connects by OAuth and lists the tools."""
     back = f"http://127.0.0.1:{free_port()}/oauth/callback"
-    wanted = ("--protocol-era", era, "--method", "tools/list", "--strict", "--format", "json", "--callback-url", back)
-    code, said = run_judge(browser, home, INSPECTOR, "--cli", f"{desk.address}/mcp", "--transport", "http", *wanted)
+    wanted = (
+        "--protocol-era",
+        era,
+        "--method",
+        "tools/list",
+        "--strict",
+        "--format",
+        "json",
+        "--callback-url",
+        back,
+    )
+    code, said = run_judge(
+        browser,
+        home,
+        INSPECTOR,
+        "--cli",
+        f"{desk.address}/mcp",
+        "--transport",
+        "http",
+        *wanted,
+    )
     return code == 0 and "pending_actions" in said, said
 
 
 def judge_server(browser: httpx2.Client, desk: Running, home: Path) -> tuple[bool, str]:
     """Whether, in each of its two scenarios, the conformance suite is content with the desk as authorization server."""
     port = free_port()
-    about = {"client_name": "conformance", "redirect_uris": [f"http://127.0.0.1:{port}/callback"]}
+    about = {
+        "client_name": "conformance",
+        "redirect_uris": [f"http://127.0.0.1:{port}/callback"],
+    }
     client = browser.post("/oauth/register", json=about).json()["client_id"]
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        named = ("--url", desk.address, "--client-id", client, "--resource", f"{desk.address}/mcp", "--port", str(port))
+        named = (
+            "--url",
+            desk.address,
+            "--client-id",
+            client,
+            "--resource",
+            f"{desk.address}/mcp",
+            "--port",
+            str(port),
+        )
         wanted = ("authorization", *named, "--output-dir", place)
         _, said = run_judge(browser, home, CONFORMANCE, *wanted)
         found = statuses(place)

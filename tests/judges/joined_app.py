@@ -21,7 +21,9 @@ class JudgedKind(servers.ServerKind):
 
 
 async def serve() -> None:
-    servers.SERVERS["conformance"] = JudgedKind("conformance", "/conformance/mcp", "what the judge calls by name")
+    servers.SERVERS["conformance"] = JudgedKind(
+        "conformance", "/conformance/mcp", "what the judge calls by name"
+    )
     settings = load().settings
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     desk = Desk(settings)

@@ -18,11 +18,19 @@ TYPESCRIPT_CLIENT = PROTOCOL / "client" / "package.json"
 def needs(file: Path) -> pytest.MarkDecorator:
     missing = [str(each) for each in (NODE, file) if not each.is_file()]
     return pytest.mark.skipif(
-        bool(missing), reason=f"no {' and no '.join(missing)}: `run.py test` brings it where npm is"
+        bool(missing),
+        reason=f"no {' and no '.join(missing)}: `run.py test` brings it where npm is",
     )
 
 
-def node(script: Path, *arguments: str | Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+def node(
+    script: Path, *arguments: str | Path, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [NODE, script, *arguments], env=environment, capture_output=True, text=True, timeout=90, check=False
+        [NODE, script, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
     )

@@ -22,7 +22,9 @@ LISTENING = "listening on "
 @pytest.fixture
 def fixtures(home: Home) -> Iterator[str]:
     command = [sys.executable, str(APP)]
-    with subprocess.Popen(command, env=home.environment, stderr=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        command, env=home.environment, stderr=subprocess.PIPE, text=True
+    ) as server:
         assert server.stderr is not None
         said: list[str] = []
         while not (line := server.stderr.readline()).startswith(LISTENING):
@@ -45,7 +47,9 @@ def statuses(reports: Path) -> dict[str, set[str]]:
     """What became of each scenario's checks; a report's folder is named server-SCENARIO-TIME."""
     return {
         re.sub(r"^server-|-\d{4}-\d\d-\d\dT.*$", "", report.parent.name): {
-            check["status"] for check in json.loads(report.read_text()) if check["status"] != "INFO"
+            check["status"]
+            for check in json.loads(report.read_text())
+            if check["status"] != "INFO"
         }
         for report in reports.glob("*/checks.json")
     }
@@ -67,5 +71,7 @@ def test_every_required_scenario_of_the_revision_passes(
     required = required_scenarios(revision)
 
     assert len(required) == count
-    assert {name: found.get(name) for name in required if found.get(name) != {"SUCCESS"}} == {}, judged.stdout
+    assert {
+        name: found.get(name) for name in required if found.get(name) != {"SUCCESS"}
+    } == {}, judged.stdout
     assert judged.returncode == 0, judged.stdout

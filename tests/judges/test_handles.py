@@ -37,7 +37,9 @@ async def ask(place: Place, method: str, about: str, /, **params: Any) -> Any:
 @needs(PROTOCOL / "ext-tasks" / "package.json")
 async def test_a_handle_is_what_the_extensions_own_schemas_say(home: Home) -> None:
     async with opened(home.environment) as place:
-        made = await ask(place, "tools/call", "send_email", name="send_email", arguments=HELLO)
+        made = await ask(
+            place, "tools/call", "send_email", name="send_email", arguments=HELLO
+        )
         task = made["taskId"]
         working = await ask(place, "tasks/get", task, taskId=task)
         answer(home, "Approved")

@@ -25,7 +25,17 @@ def names(home: Home, place: Path, era: str, *target: str) -> set[str]:
     """The tools that the Inspector lists, once it has found no fault with them."""
     listed = node(
         INSPECTOR,
-        *("--cli", *target, "--protocol-era", era, "--method", "tools/list", "--strict", "--format", "json"),
+        *(
+            "--cli",
+            *target,
+            "--protocol-era",
+            era,
+            "--method",
+            "tools/list",
+            "--strict",
+            "--format",
+            "json",
+        ),
         # The Inspector keeps a catalogue in the home folder of whoever runs it.
         environment={"PATH": home.environment["PATH"], "HOME": str(place)},
     )
@@ -52,17 +62,32 @@ def test_the_inspector_finds_no_fault_with_the_tools_of_any_server(
 
 
 def names_on_stdio(name: str, era: str, judged: Home, place: Path, *more: str) -> set[str]:
-    variables = [f"{name}={judged.environment[name]}" for name in ("VAULT_PATH", "DESKHAND_HOME", "DESKHAND_AGENT")]
+    variables = [
+        f"{name}={judged.environment[name]}"
+        for name in ("VAULT_PATH", "DESKHAND_HOME", "DESKHAND_AGENT")
+    ]
     given = [part for variable in variables for part in ("-e", variable)]
-    return names(judged, place, era, sys.executable, "-m", "deskhand", "mcp", name, *more, *given)
+    return names(
+        judged, place, era, sys.executable, "-m", "deskhand", "mcp", name, *more, *given
+    )
 
 
 @requirement("judges:clients")
 @needs(INSPECTOR)
-def test_the_inspector_finds_no_fault_on_stdio_alone_or_joined(judged: Home, address: str, tmp_path: Path) -> None:
+def test_the_inspector_finds_no_fault_on_stdio_alone_or_joined(
+    judged: Home, address: str, tmp_path: Path
+) -> None:
     joined = names_on_stdio("obsidian", "modern", judged, tmp_path)
     contract = {"read_note", "write_note", "list_notes", "move_note", "search_notes"}
     assert joined == contract | {
-        *("append_note", "edit_note", "get_links", "list_tags", "get_outline", "daily_note", "create_from_template"),
+        *(
+            "append_note",
+            "edit_note",
+            "get_links",
+            "list_tags",
+            "get_outline",
+            "daily_note",
+            "create_from_template",
+        ),
     }
     assert names_on_stdio("obsidian", "legacy", judged, tmp_path, "--alone") == joined

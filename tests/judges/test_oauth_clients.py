@@ -35,14 +35,22 @@ async def say(client: Process, line: str) -> dict[str, Any]:
 
 @requirement("judges:oauth")
 @pytest.mark.parametrize(
-    "version", [pytest.param("v1", marks=needs(TYPESCRIPT_SDK)), pytest.param("v2", marks=needs(TYPESCRIPT_CLIENT))]
+    "version",
+    [
+        pytest.param("v1", marks=needs(TYPESCRIPT_SDK)),
+        pytest.param("v2", marks=needs(TYPESCRIPT_CLIENT)),
+    ],
 )
-async def test_the_typescript_client_is_connected_scoped_renewed_and_revoked(version: str, home: Home) -> None:
+async def test_the_typescript_client_is_connected_scoped_renewed_and_revoked(
+    version: str, home: Home
+) -> None:
     async with opened(home.environment) as place:
         command = (NODE, SCRIPT, MODULES, version, place.chat.resource)
         client = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
         asked = httpx2.URL((await hear(client))["authorize"]).params
-        back = await place.allow(dict(asked), "mail:write", "notes:write", "tasks:write", "agents:write")
+        back = await place.allow(
+            dict(asked), "mail:write", "notes:write", "tasks:write", "agents:write"
+        )
         came = httpx2.URL(asked["redirect_uri"], params=back)
 
         connected = await say(client, str(came))
@@ -50,7 +58,10 @@ async def test_the_typescript_client_is_connected_scoped_renewed_and_revoked(ver
         assert not {"send_email", "write_note", "create_task"} & set(connected["tools"])
         place.clock.now += ACCESS_LIFE
         renewed = await say(client, "again")
-        assert (renewed["tools"], renewed["saved"]) == (connected["tools"], connected["saved"] + 1)
+        assert (renewed["tools"], renewed["saved"]) == (
+            connected["tools"],
+            connected["saved"] + 1,
+        )
 
         (kept,) = await place.desk.store.read(tokens.list_tokens)
         assert (kept.name, kept.resource) == (f"TypeScript {version}", "/mcp")

@@ -53,7 +53,9 @@ async def local(folder: Path) -> AsyncIterator[World]:
     mailbox = Fed(folder / "mail.db", ME, lambda: datetime(2026, 2, 28, tzinfo=UTC))
 
     def left() -> list[Parsed]:
-        rows = mailbox._db.execute("SELECT bytes FROM raw JOIN labelled ON mail = raw.id WHERE label = 'sent'")
+        rows = mailbox._db.execute(
+            "SELECT bytes FROM raw JOIN labelled ON mail = raw.id WHERE label = 'sent'"
+        )
         return [mime.parse(raw) for (raw,) in rows]
 
     yield World(

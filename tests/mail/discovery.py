@@ -9,7 +9,9 @@ from typing import Any
 from urllib.parse import unquote
 
 DOCUMENT: dict[str, Any] = json.loads(
-    (files("googleapiclient") / "discovery_cache/documents/gmail.v1.json").read_text("utf-8")
+    (files("googleapiclient") / "discovery_cache/documents/gmail.v1.json").read_text(
+        "utf-8"
+    )
 )
 SCHEMAS = DOCUMENT["schemas"]
 
@@ -17,7 +19,9 @@ SCHEMAS = DOCUMENT["schemas"]
 class Refused(Exception):
     """What Google answers instead of a result."""
 
-    def __init__(self, status: int, reason: str, message: str, retry_after: int | None = None) -> None:
+    def __init__(
+        self, status: int, reason: str, message: str, retry_after: int | None = None
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.retry_after = retry_after
@@ -71,7 +75,9 @@ def methods() -> tuple[Method, ...]:
 def route(verb: str, path: str) -> tuple[Method, dict[str, str]]:
     for method in methods():
         if method.verb == verb and (match := method.pattern.fullmatch(path)):
-            return method, {name: unquote(value) for name, value in match.groupdict().items()}
+            return method, {
+                name: unquote(value) for name, value in match.groupdict().items()
+            }
     raise Refused(404, "notFound", f"no method for {verb} {path}")
 
 
@@ -87,7 +93,9 @@ def check_query(method: Method, query: dict[str, list[str]]) -> None:
                 raise _bad(f'Invalid value at "{name}" (TYPE_UINT32), "{value}"')
             if parameter["type"] == "boolean" and value not in ("true", "false"):
                 raise _bad(f'Invalid value at "{name}" (TYPE_BOOL), "{value}"')
-            if "enum" in parameter and value.lower() not in map(str.lower, parameter["enum"]):
+            if "enum" in parameter and value.lower() not in map(
+                str.lower, parameter["enum"]
+            ):
                 raise _bad(f'Invalid value at "{name}", "{value}"')
 
 
@@ -114,7 +122,10 @@ def mismatch(schema: dict[str, Any], value: Any, place: str = "") -> str | None:
                     return problem
             return None
         case "array", list():
-            problems = (mismatch(schema["items"], item, f"{place}[{number}]") for number, item in enumerate(value))
+            problems = (
+                mismatch(schema["items"], item, f"{place}[{number}]")
+                for number, item in enumerate(value)
+            )
             return next(filter(None, problems), None)
         case "string", str():
             if "enum" in schema and value not in schema["enum"]:

@@ -114,7 +114,9 @@ namespace inbox {
 
 
 def program() -> str:
-    found = shutil.which("dovecot") or shutil.which("dovecot", path="/usr/sbin:/usr/local/sbin")
+    found = shutil.which("dovecot") or shutil.which(
+        "dovecot", path="/usr/sbin:/usr/local/sbin"
+    )
     if found is None:
         pytest.skip("dovecot is not installed (Debian: dovecot-imapd)")
     return found
@@ -130,26 +132,49 @@ class Process:
         self._program = program()
         self.port = free_port()
         # Dovecot touches no mail as root; its own user does, wherever the package made one.
-        self._user = pwd.getpwnam("dovecot") if os.getuid() == 0 else pwd.getpwuid(os.getuid())
+        self._user = (
+            pwd.getpwnam("dovecot") if os.getuid() == 0 else pwd.getpwuid(os.getuid())
+        )
 
     def __enter__(self) -> Self:
         # Not in pytest's folder: another user cannot enter that, and a socket's path must be short.
         self.folder = Path(tempfile.mkdtemp(prefix="dovecot-"))
-        user, identity = self._user.pw_name, {"user": self._user.pw_uid, "group": self._user.pw_gid}
-        facts = {"uid": self._user.pw_uid, "gid": self._user.pw_gid, "group": grp.getgrgid(self._user.pw_gid).gr_name}
+        user, identity = (
+            self._user.pw_name,
+            {"user": self._user.pw_uid, "group": self._user.pw_gid},
+        )
+        facts = {
+            "uid": self._user.pw_uid,
+            "gid": self._user.pw_gid,
+            "group": grp.getgrgid(self._user.pw_gid).gr_name,
+        }
         self.config = self.folder / "dovecot.conf"
-        facts |= {"folder": self.folder, "port": self.port, "password": PASSWORD, "user": user}
-        self.config.write_text(CONFIG.format(**facts) + self._kind.replace("FOLDER", str(self.folder)))
+        facts |= {
+            "folder": self.folder,
+            "port": self.port,
+            "password": PASSWORD,
+            "user": user,
+        }
+        self.config.write_text(
+            CONFIG.format(**facts) + self._kind.replace("FOLDER", str(self.folder))
+        )
         for name, content in self._files.items():
             (self.folder / name).write_bytes(content)
-        for folder in (self.folder, *(self.folder / name for name in ("run", "state", "home"))):
+        for folder in (
+            self.folder,
+            *(self.folder / name for name in ("run", "state", "home")),
+        ):
             folder.mkdir(exist_ok=True)
             os.chown(folder, *identity.values())
         command = [self._program, "-F", "-c", str(self.config)]
         if os.getuid() != 0:
             identity = {}
         self._process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, text=True, user=identity.get("user"), group=identity.get("group")
+            command,
+            stderr=subprocess.PIPE,
+            text=True,
+            user=identity.get("user"),
+            group=identity.get("group"),
         )
         self._await_greeting()
         return self
@@ -163,13 +188,17 @@ class Process:
     def _await_greeting(self) -> None:
         while self._process.poll() is None:
             try:
-                with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+                with socket.create_connection(
+                    ("127.0.0.1", self.port), timeout=20
+                ) as connection:
                     if connection.recv(4) == b"* OK":
                         return
             except ConnectionError:
                 threading.Event().wait(0.01)
         log = self.folder / "log"
-        raise AssertionError(f"{self._process.stderr.read()} {log.read_text() if log.exists() else ''}")
+        raise AssertionError(
+            f"{self._process.stderr.read()} {log.read_text() if log.exists() else ''}"
+        )
 
 
 @cache
@@ -201,7 +230,11 @@ class ImapAccount:
         return client
 
     def deliver(
-        self, raw: bytes, folder: str = "INBOX", flags: tuple[str, ...] = (), at: datetime | None = None
+        self,
+        raw: bytes,
+        folder: str = "INBOX",
+        flags: tuple[str, ...] = (),
+        at: datetime | None = None,
     ) -> None:
         """A mail arrives, or lies there since long."""
         with self.client() as client:
@@ -213,7 +246,11 @@ class ImapAccount:
         with self.client() as client:
             client.select_folder(folder, readonly=True)
             uids = client.search()
-            return [data[b"BODY[]"] for data in client.fetch(uids, ["BODY.PEEK[]"]).values()] if uids else []
+            return (
+                [data[b"BODY[]"] for data in client.fetch(uids, ["BODY.PEEK[]"]).values()]
+                if uids
+                else []
+            )
 
     def environment(self, relay: "Relay") -> dict[str, str]:
         return {
@@ -236,13 +273,22 @@ class Dovecot(ImapAccount):
         doveadm = ["doveadm", "-c", str(self._process.config)]
         subprocess.run([*doveadm, "kick", self.user], check=True, capture_output=True)
         # The sessions end a moment later, and with them whoever would have signed in meanwhile.
-        while self.user in subprocess.run([*doveadm, "who"], check=True, capture_output=True, text=True).stdout:
+        while (
+            self.user
+            in subprocess.run(
+                [*doveadm, "who"], check=True, capture_output=True, text=True
+            ).stdout
+        ):
             pass
 
     def logins(self, *, expected: int = 0) -> int:
         """How often somebody signed in so far; Dovecot logs it in its own time, which is waited for."""
         for _ in range(300):
-            count = (self._process.folder / "log").read_text().count(f"Login: user=<{self.user}>")
+            count = (
+                (self._process.folder / "log")
+                .read_text()
+                .count(f"Login: user=<{self.user}>")
+            )
             if count >= expected:
                 break
             threading.Event().wait(0.1)
@@ -301,20 +347,35 @@ class Relay:
             self.server.deliver(raw)
 
     async def handle_EHLO(  # noqa: N802 - aiosmtpd's name
-        self, server: Any, session: Any, envelope: Envelope, hostname: str, responses: list[str]
+        self,
+        server: Any,
+        session: Any,
+        envelope: Envelope,
+        hostname: str,
+        responses: list[str],
     ) -> list[str]:
         session.host_name = hostname
         session.fault = self.fault()
         return responses
 
     async def handle_MAIL(  # noqa: N802 - aiosmtpd's name
-        self, server: Any, session: Any, envelope: Envelope, address: str, options: list[str]
+        self,
+        server: Any,
+        session: Any,
+        envelope: Envelope,
+        address: str,
+        options: list[str],
     ) -> str:
         envelope.mail_from = address
         return _stage(server, session, "MAIL") or "250 OK"
 
     async def handle_RCPT(  # noqa: N802 - aiosmtpd's name
-        self, server: Any, session: Any, envelope: Envelope, address: str, options: list[str]
+        self,
+        server: Any,
+        session: Any,
+        envelope: Envelope,
+        address: str,
+        options: list[str],
     ) -> str:
         envelope.rcpt_tos.append(address)
         return _stage(server, session, "RCPT") or "250 OK"

@@ -20,7 +20,9 @@ class FileKeyring(KeyringBackend):
         return self._secrets().get(f"{service}: {username}")
 
     def set_password(self, service: str, username: str, password: str) -> None:
-        self.file.write_text(json.dumps(self._secrets() | {f"{service}: {username}": password}))
+        self.file.write_text(
+            json.dumps(self._secrets() | {f"{service}: {username}": password})
+        )
 
     def _secrets(self) -> dict[str, str]:
         return json.loads(self.file.read_text()) if self.file.exists() else {}

@@ -205,7 +205,9 @@ def demand(name: str) -> None:
         pytest.skip(f"{name} is not unpacked (`run.py test` does it as root on Debian)")
     if os.getuid() != 0 or not shutil.which("unshare"):
         pytest.skip(f"{name} runs in a namespace of its own, which takes root and unshare")
-    mounted = subprocess.run([*OWN_NAMESPACE, "sh", "-c", BEGIN], capture_output=True, text=True, check=False)
+    mounted = subprocess.run(
+        [*OWN_NAMESPACE, "sh", "-c", BEGIN], capture_output=True, text=True, check=False
+    )
     if mounted.returncode:
         pytest.skip(f"{name} cannot run here: {mounted.stderr.strip()}")
 
@@ -254,7 +256,9 @@ class Foreign:
 
     def _greets(self) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+            with socket.create_connection(
+                ("127.0.0.1", self.port), timeout=20
+            ) as connection:
                 return connection.recv(4) in (b"* OK", b"220 ")
         except ConnectionError:
             return False

@@ -15,7 +15,17 @@ from typing import Any
 
 from tests.mail.discovery import Refused
 
-SYSTEM_LABELS = ("INBOX", "SENT", "DRAFT", "UNREAD", "STARRED", "IMPORTANT", "SPAM", "TRASH", "CATEGORY_PERSONAL")
+SYSTEM_LABELS = (
+    "INBOX",
+    "SENT",
+    "DRAFT",
+    "UNREAD",
+    "STARRED",
+    "IMPORTANT",
+    "SPAM",
+    "TRASH",
+    "CATEGORY_PERSONAL",
+)
 
 
 @lru_cache(1000)
@@ -47,7 +57,9 @@ class Mail:
         return _parsed(self.raw)
 
     def header(self, name: str) -> str:
-        found = (value for field, value in _fields(self.raw) if field.lower() == name.lower())
+        found = (
+            value for field, value in _fields(self.raw) if field.lower() == name.lower()
+        )
         return " ".join(next(found, "").split())
 
     @property
@@ -58,7 +70,9 @@ class Mail:
     def has_attachment(self) -> bool:
         return any(True for _ in self.parsed.iter_attachments())
 
-    def resource(self, form: str = "minimal", headers: list[str] | None = None) -> dict[str, Any]:
+    def resource(
+        self, form: str = "minimal", headers: list[str] | None = None
+    ) -> dict[str, Any]:
         made: dict[str, Any] = {
             "id": self.id,
             "threadId": self.thread_id,
@@ -94,7 +108,10 @@ def _part(part: MIMEPart, number: str) -> dict[str, Any]:
         "headers": [{"name": name, "value": str(value)} for name, value in part.items()],
     }
     if part.is_multipart():
-        below = [_part(each, f"{number}.{place}".strip(".")) for place, each in enumerate(part.iter_parts())]
+        below = [
+            _part(each, f"{number}.{place}".strip("."))
+            for place, each in enumerate(part.iter_parts())
+        ]
         return made | {"body": {"size": 0}, "parts": below}
     content: Any = part.get_payload(decode=True)
     data = base64.urlsafe_b64encode(content).decode().rstrip("=")
@@ -139,12 +156,18 @@ class Account:
 
     def send(self, raw: bytes, thread_id: str | None) -> Mail:
         message = _parsed(raw)
-        fields = [str(value) for name in ("To", "Cc", "Bcc") for value in message.get_all(name, [])]
+        fields = [
+            str(value)
+            for name in ("To", "Cc", "Bcc")
+            for value in message.get_all(name, [])
+        ]
         to = [address for _, address in email.utils.getaddresses(fields)]
         if not any("@" in address for address in to):
             raise Refused(400, "invalidArgument", "Recipient address required")
         self.delivered.append(raw)
-        self.reached.append((tuple(to), re.sub(rb"(?im)\Abcc:.*\r?\n([ \t].*\r?\n)*", b"", raw)))
+        self.reached.append(
+            (tuple(to), re.sub(rb"(?im)\Abcc:.*\r?\n([ \t].*\r?\n)*", b"", raw))
+        )
         own = ["INBOX", "UNREAD"] if self.address in to else []
         # Gmail puts its own Message-ID on what it sends.
         rewritten = f"Message-ID: <CA{next(self._numbers)}@mail.gmail.com>".encode()
@@ -152,7 +175,10 @@ class Account:
         return self._add(stored, ["SENT", *own], self._joined(message, thread_id))
 
     def thread(self, thread_id: str) -> list[Mail]:
-        return sorted((mail for mail in self.mails.values() if mail.thread_id == thread_id), key=lambda m: m.date)
+        return sorted(
+            (mail for mail in self.mails.values() if mail.thread_id == thread_id),
+            key=lambda m: m.date,
+        )
 
     def mail(self, mail_id: str) -> Mail:
         if not re.fullmatch(r"[0-9a-f]{16}", mail_id):
@@ -175,20 +201,39 @@ class Account:
         mail.labels[:] = [label for label in mail.labels if label not in remove]
         mail.labels += [label for label in add if label not in mail.labels]
 
-    def search(self, query: str, labels: list[str], *, everywhere: bool = False) -> list[Mail]:
+    def search(
+        self, query: str, labels: list[str], *, everywhere: bool = False
+    ) -> list[Mail]:
         test = _Query(query, self).test
-        hidden = set() if everywhere or re.search(r"\bin:(spam|trash|anywhere)", query) else {"SPAM", "TRASH"}
+        hidden = (
+            set()
+            if everywhere or re.search(r"\bin:(spam|trash|anywhere)", query)
+            else {"SPAM", "TRASH"}
+        )
         found = [
             mail
             for mail in self.mails.values()
-            if set(labels) <= set(mail.labels) and not hidden & set(mail.labels) and test(mail)
+            if set(labels) <= set(mail.labels)
+            and not hidden & set(mail.labels)
+            and test(mail)
         ]
         return sorted(found, key=lambda mail: mail.date, reverse=True)
 
-    def _add(self, raw: bytes, labels: list[str], thread_id: str | None, at: datetime | None = None) -> Mail:
+    def _add(
+        self,
+        raw: bytes,
+        labels: list[str],
+        thread_id: str | None,
+        at: datetime | None = None,
+    ) -> Mail:
         number = f"{0x18D5A00000000000 + next(self._numbers):x}"
         # Mails that come within a moment still have an order.
-        date = at or max([self.now(), *(each.date + timedelta(milliseconds=1) for each in self._same_time())])
+        date = at or max(
+            [
+                self.now(),
+                *(each.date + timedelta(milliseconds=1) for each in self._same_time()),
+            ]
+        )
         self.mails[number] = Mail(number, thread_id or number, raw, date, labels)
         self.history.append((self.history_id + 1, self.mails[number]))
         return self.mails[number]
@@ -199,13 +244,25 @@ class Account:
 
     def _same_time(self) -> Iterator[Mail]:
         now = self.now()
-        return (mail for mail in self.mails.values() if now <= mail.date < now + timedelta(minutes=1))
+        return (
+            mail
+            for mail in self.mails.values()
+            if now <= mail.date < now + timedelta(minutes=1)
+        )
 
     def _thread_of(self, raw: bytes) -> str | None:
         message = _parsed(raw)
-        named = re.findall(r"<[^<>]+>", f"{message.get('References', '')} {message.get('In-Reply-To', '')}")
-        by_header = {mail.header("Message-ID"): mail.thread_id for mail in self.mails.values()} if named else {}
-        return next((by_header[name] for name in reversed(named) if name in by_header), None)
+        named = re.findall(
+            r"<[^<>]+>", f"{message.get('References', '')} {message.get('In-Reply-To', '')}"
+        )
+        by_header = (
+            {mail.header("Message-ID"): mail.thread_id for mail in self.mails.values()}
+            if named
+            else {}
+        )
+        return next(
+            (by_header[name] for name in reversed(named) if name in by_header), None
+        )
 
     def _joined(self, message: EmailMessage, thread_id: str | None) -> str | None:
         """All three or no thread: threadId, the headers, the subject."""
@@ -216,7 +273,9 @@ class Account:
 
 
 def _bare(subject: str) -> str:
-    return re.sub(r"^(re:\s*)+", "", " ".join(subject.split()), flags=re.IGNORECASE).casefold()
+    return re.sub(
+        r"^(re:\s*)+", "", " ".join(subject.split()), flags=re.IGNORECASE
+    ).casefold()
 
 
 def _not_found() -> Refused:
@@ -260,7 +319,9 @@ class _Query:
             return lambda mail: not inner(mail)
         name, colon, value = token.partition(":")
         if not colon or token.startswith('"'):
-            return lambda mail: _has(" ".join((mail.header("Subject"), _people(mail), mail.text)), token)
+            return lambda mail: _has(
+                " ".join((mail.header("Subject"), _people(mail), mail.text)), token
+            )
         return self._operator(name.lower(), value.strip('"'))
 
     def _operator(self, name: str, value: str) -> Callable[[Mail], bool]:  # noqa: PLR0911 - one case an operator
@@ -269,7 +330,9 @@ class _Query:
             case "from" | "to" | "subject":
                 return lambda mail: _has(mail.header(name), value)
             case "rfc822msgid":
-                return lambda mail: mail.header("Message-ID").strip("<>") == value.strip("<>")
+                return lambda mail: (
+                    mail.header("Message-ID").strip("<>") == value.strip("<>")
+                )
             case "label" | "in" | "is":
                 return lambda mail: self._labelled(mail, value.casefold())
             case "has":
@@ -286,7 +349,9 @@ class _Query:
                 return lambda mail: _has(mail.text, f"{name}:{value}")
 
     def _labelled(self, mail: Mail, wanted: str) -> bool:
-        names = {self.account.labels[label].casefold().replace(" ", "-") for label in mail.labels}
+        names = {
+            self.account.labels[label].casefold().replace(" ", "-") for label in mail.labels
+        }
         match wanted:
             case "read":
                 return "unread" not in names
@@ -298,7 +363,9 @@ class _Query:
                 return wanted.replace(" ", "-") in names
 
 
-def _either(left: Callable[[Mail], bool], right: Callable[[Mail], bool], mail: Mail) -> bool:
+def _either(
+    left: Callable[[Mail], bool], right: Callable[[Mail], bool], mail: Mail
+) -> bool:
     return left(mail) or right(mail)
 
 
@@ -322,4 +389,8 @@ def _day(text: str) -> datetime:
 
 def _span(text: str) -> timedelta:
     days = {"d": 1, "m": 30, "y": 365}
-    return timedelta(hours=int(text[:-1])) if text[-1] == "h" else timedelta(days=int(text[:-1]) * days[text[-1]])
+    return (
+        timedelta(hours=int(text[:-1]))
+        if text[-1] == "h"
+        else timedelta(days=int(text[:-1]) * days[text[-1]])
+    )

@@ -74,7 +74,11 @@ class _Drop(Exception):
 
 class GmailDouble:
     def __init__(
-        self, *, scope: str = MODIFY, latency: float = 0, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        *,
+        scope: str = MODIFY,
+        latency: float = 0,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.account = Account(ADDRESS, now)
         self.scope = scope
@@ -95,7 +99,9 @@ class GmailDouble:
         self._server.double = self
 
     def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._server.serve_forever, args=[0.02], daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=[0.02], daemon=True
+        )
         self._thread.start()
         return self
 
@@ -115,8 +121,16 @@ class GmailDouble:
 
     def credentials(self, file: Path, **changes: Any) -> Path:
         """Google's authorized-user JSON for this account, as a file."""
-        user = CLIENT | {"type": "authorized_user", "refresh_token": "refresh-1", "token_uri": f"{self.origin}/token"}
-        file.write_text(json.dumps({key: value for key, value in (user | changes).items() if value is not None}))
+        user = CLIENT | {
+            "type": "authorized_user",
+            "refresh_token": "refresh-1",
+            "token_uri": f"{self.origin}/token",
+        }
+        file.write_text(
+            json.dumps(
+                {key: value for key, value in (user | changes).items() if value is not None}
+            )
+        )
         return file
 
     def environment(self, folder: Path) -> dict[str, str]:
@@ -140,10 +154,15 @@ class GmailDouble:
     def token(self, form: dict[str, str]) -> dict[str, Any]:
         match form["grant_type"]:
             case "refresh_token":
-                if self.refresh_token is None or form["refresh_token"] != self.refresh_token:
+                if (
+                    self.refresh_token is None
+                    or form["refresh_token"] != self.refresh_token
+                ):
                     raise _OAuth("invalid_grant")
             case "authorization_code":
-                proof = base64.urlsafe_b64encode(hashlib.sha256(form["code_verifier"].encode()).digest())
+                proof = base64.urlsafe_b64encode(
+                    hashlib.sha256(form["code_verifier"].encode()).digest()
+                )
                 if self._challenges.pop(form["code"], None) != proof.rstrip(b"=").decode():
                     raise _OAuth("invalid_grant")
                 self.refresh_token = "refresh-of-the-consent"
@@ -151,7 +170,12 @@ class GmailDouble:
             raise _OAuth("invalid_client")
         bearer = f"bearer-{len(self.asked)}"
         self._bearers.add(bearer)
-        answer = {"access_token": bearer, "expires_in": 3599, "scope": self.scope, "token_type": "Bearer"}
+        answer = {
+            "access_token": bearer,
+            "expires_in": 3599,
+            "scope": self.scope,
+            "token_type": "Bearer",
+        }
         if self.rotates:
             self.refresh_token = f"refresh-{len(self.asked)}"
         given = self.rotates or form["grant_type"] == "authorization_code"
@@ -166,7 +190,9 @@ class GmailDouble:
         self._challenges[code] = query["code_challenge"]
         return f"{query['redirect_uri']}/?{urlencode({'code': code, 'state': query['state'], 'scope': self.scope})}"
 
-    def serve(self, verb: str, target: str, bearer: str, body: Any) -> dict[str, Any] | None:
+    def serve(
+        self, verb: str, target: str, bearer: str, body: Any
+    ) -> dict[str, Any] | None:
         """One request of the API, alone or out of a batch; some methods answer nothing."""
         url = urlsplit(target)
         method, path = discovery.route(verb, url.path)
@@ -196,9 +222,15 @@ class GmailDouble:
 
     def _admit(self, method: Method, bearer: str) -> None:
         if bearer.removeprefix("Bearer ") not in self._bearers:
-            raise Refused(401, "authError", "Request had invalid authentication credentials.")
+            raise Refused(
+                401, "authError", "Request had invalid authentication credentials."
+            )
         if self.scope not in method.scopes:
-            raise Refused(403, "insufficientPermissions", "Request had insufficient authentication scopes.")
+            raise Refused(
+                403,
+                "insufficientPermissions",
+                "Request had insufficient authentication scopes.",
+            )
 
     def _perform(
         self, method: Method, path: dict[str, str], query: dict[str, list[str]], body: Any
@@ -232,9 +264,14 @@ def _history_list(account: Account, path: Any, query: Query, body: Any) -> dict[
     if start < account.history_begins:
         raise Refused(404, "notFound", "Requested entity was not found.")
     wanted = set(query.get("labelId", []))
-    added = [(number, mail) for number, mail in account.history if number > start and wanted <= set(mail.labels)]
+    added = [
+        (number, mail)
+        for number, mail in account.history
+        if number > start and wanted <= set(mail.labels)
+    ]
     records = [
-        {"id": str(number), "messagesAdded": [{"message": mail.resource()}]} for number, mail in added[page : page + 2]
+        {"id": str(number), "messagesAdded": [{"message": mail.resource()}]}
+        for number, mail in added[page : page + 2]
     ]
     answer: dict[str, Any] = {"historyId": str(account.history_id)}
     if records:
@@ -248,8 +285,12 @@ def _messages_list(account: Account, path: Any, query: Query, body: Any) -> dict
     most = min(int(query.get("maxResults", ["100"])[0]), 500)
     start = int(query.get("pageToken", ["0"])[0])
     everywhere = query.get("includeSpamTrash") == ["true"]
-    found = account.search(query.get("q", [""])[0], query.get("labelIds", []), everywhere=everywhere)
-    page = [{"id": mail.id, "threadId": mail.thread_id} for mail in found[start : start + most]]
+    found = account.search(
+        query.get("q", [""])[0], query.get("labelIds", []), everywhere=everywhere
+    )
+    page = [
+        {"id": mail.id, "threadId": mail.thread_id} for mail in found[start : start + most]
+    ]
     answer: dict[str, Any] = {"resultSizeEstimate": len(found)}
     if page:
         answer["messages"] = page
@@ -262,11 +303,15 @@ def _form(query: Query) -> tuple[str, list[str]]:
     return query.get("format", ["full"])[0], query.get("metadataHeaders", [])
 
 
-def _messages_get(account: Account, path: dict[str, str], query: Query, body: Any) -> dict[str, Any]:
+def _messages_get(
+    account: Account, path: dict[str, str], query: Query, body: Any
+) -> dict[str, Any]:
     return account.mail(path["id"]).resource(*_form(query))
 
 
-def _messages_modify(account: Account, path: dict[str, str], query: Query, body: Any) -> dict[str, Any]:
+def _messages_modify(
+    account: Account, path: dict[str, str], query: Query, body: Any
+) -> dict[str, Any]:
     mail = account.mail(path["id"])
     account.modify(mail, body.get("addLabelIds", []), body.get("removeLabelIds", []))
     return {"id": mail.id, "threadId": mail.thread_id, "labelIds": mail.labels}
@@ -288,18 +333,29 @@ def _drafts_create(account: Account, path: Any, query: Query, body: Any) -> dict
     message = body.get("message", {})
     draft_id = account.draft(_raw(message), message.get("threadId"))
     mail = account.mails[account.drafts[draft_id]]
-    return {"id": draft_id, "message": {"id": mail.id, "threadId": mail.thread_id, "labelIds": mail.labels}}
+    return {
+        "id": draft_id,
+        "message": {"id": mail.id, "threadId": mail.thread_id, "labelIds": mail.labels},
+    }
 
 
-def _drafts_get(account: Account, path: dict[str, str], query: Query, body: Any) -> dict[str, Any]:
+def _drafts_get(
+    account: Account, path: dict[str, str], query: Query, body: Any
+) -> dict[str, Any]:
     if path["id"] not in account.drafts:
         raise Refused(404, "notFound", "Requested entity was not found.")
-    return {"id": path["id"], "message": account.mails[account.drafts[path["id"]]].resource(_form(query)[0])}
+    return {
+        "id": path["id"],
+        "message": account.mails[account.drafts[path["id"]]].resource(_form(query)[0]),
+    }
 
 
 def _drafts_list(account: Account, path: Any, query: Query, body: Any) -> dict[str, Any]:
     drafts = [
-        {"id": draft_id, "message": {"id": mail_id, "threadId": account.mails[mail_id].thread_id}}
+        {
+            "id": draft_id,
+            "message": {"id": mail_id, "threadId": account.mails[mail_id].thread_id},
+        }
         for draft_id, mail_id in account.drafts.items()
     ]
     return {"drafts": drafts, "resultSizeEstimate": len(drafts)}
@@ -307,13 +363,23 @@ def _drafts_list(account: Account, path: Any, query: Query, body: Any) -> dict[s
 
 def _drafts_send(account: Account, path: Any, query: Query, body: Any) -> dict[str, Any]:
     message = body.get("message", {})
-    mail = account.send_draft(body.get("id", ""), _raw(message) if "raw" in message else None)
+    mail = account.send_draft(
+        body.get("id", ""), _raw(message) if "raw" in message else None
+    )
     return {"id": mail.id, "threadId": mail.thread_id, "labelIds": mail.labels}
 
 
 def _labels_list(account: Account, path: Any, query: Query, body: Any) -> dict[str, Any]:
-    kinds = {label_id: "user" if label_id.startswith("Label_") else "system" for label_id in account.labels}
-    return {"labels": [{"id": each, "name": name, "type": kinds[each]} for each, name in account.labels.items()]}
+    kinds = {
+        label_id: "user" if label_id.startswith("Label_") else "system"
+        for label_id in account.labels
+    }
+    return {
+        "labels": [
+            {"id": each, "name": name, "type": kinds[each]}
+            for each, name in account.labels.items()
+        ]
+    }
 
 
 def _labels_create(account: Account, path: Any, query: Query, body: Any) -> dict[str, Any]:
@@ -322,19 +388,29 @@ def _labels_create(account: Account, path: Any, query: Query, body: Any) -> dict
     return {"id": account.add_label(body["name"]), "name": body["name"]}
 
 
-def _threads_get(account: Account, path: dict[str, str], query: Query, body: Any) -> dict[str, Any]:
+def _threads_get(
+    account: Account, path: dict[str, str], query: Query, body: Any
+) -> dict[str, Any]:
     mails = account.thread(path["id"])
     if not mails:
         raise Refused(404, "notFound", "Requested entity was not found.")
-    return {"id": path["id"], "historyId": "1", "messages": [mail.resource(*_form(query)) for mail in mails]}
+    return {
+        "id": path["id"],
+        "historyId": "1",
+        "messages": [mail.resource(*_form(query)) for mail in mails],
+    }
 
 
 def _raw(message: dict[str, Any]) -> bytes:
     try:
         bare = message["raw"].rstrip("=")
-        return base64.b64decode(bare + "=" * (-len(bare) % 4), altchars=b"-_", validate=True)
+        return base64.b64decode(
+            bare + "=" * (-len(bare) % 4), altchars=b"-_", validate=True
+        )
     except (KeyError, ValueError) as error:
-        raise Refused(400, "invalidArgument", "'raw' RFC822 payload message string is required") from error
+        raise Refused(
+            400, "invalidArgument", "'raw' RFC822 payload message string is required"
+        ) from error
 
 
 HANDLERS: dict[str, Handler] = {
@@ -383,7 +459,10 @@ class _Handler(BaseHTTPRequestHandler):
                 case "POST", "/token":
                     self._token(content)
                 case "GET", "/consent":
-                    query = {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
+                    query = {
+                        key: values[0]
+                        for key, values in parse_qs(urlsplit(self.path).query).items()
+                    }
                     self._answer(302, b"", Location=double.consent(query))
                 case "POST", "/batch/gmail/v1":
                     self._batch(content)
@@ -396,12 +475,20 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815 - names that the standard library looks for
 
-    def _single(self, verb: str, target: str, content: bytes) -> tuple[int, dict[str, str], bytes]:
+    def _single(
+        self, verb: str, target: str, content: bytes
+    ) -> tuple[int, dict[str, str], bytes]:
         try:
             target, body = self._read_body(target, content)
-            result = self.server.double.serve(verb, target, self.headers.get("Authorization", ""), body)
+            result = self.server.double.serve(
+                verb, target, self.headers.get("Authorization", ""), body
+            )
         except Refused as refused:
-            head = {} if refused.retry_after is None else {"Retry-After": str(refused.retry_after)}
+            head = (
+                {}
+                if refused.retry_after is None
+                else {"Retry-After": str(refused.retry_after)}
+            )
             return refused.status, head, json.dumps(refused.body).encode()
         if result is None:
             return 204, {}, b""
@@ -421,7 +508,12 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refused(400, "badRequest", f"the double does not do {query}")
         if len(content) > LARGEST_UPLOAD:
             raise Refused(413, "uploadTooLarge", "Media larger than allowed.")
-        whole = b"Content-Type: " + self.headers["Content-Type"].encode() + b"\r\n\r\n" + content
+        whole = (
+            b"Content-Type: "
+            + self.headers["Content-Type"].encode()
+            + b"\r\n\r\n"
+            + content
+        )
         boundary = email.message_from_bytes(whole[:1000]).get_param("boundary")
         _, about, media, _ = content.split(f"--{boundary}".encode())
         body = json.loads(about.partition(b"\r\n\r\n")[2])
@@ -437,23 +529,38 @@ class _Handler(BaseHTTPRequestHandler):
         match double.fault("batch"):
             case Status(code, reason, retry_after):
                 head = {} if retry_after is None else {"Retry-After": str(retry_after)}
-                return self._answer(code, json.dumps(Refused(code, reason, "planned").body).encode(), **head)
+                return self._answer(
+                    code, json.dumps(Refused(code, reason, "planned").body).encode(), **head
+                )
             case Cut():
                 raise _Drop
             case Slow(seconds, until):
                 (until or threading.Event()).wait(seconds)
             case Expired():
                 double.expire()
-        whole = b"Content-Type: " + self.headers["Content-Type"].encode() + b"\r\n\r\n" + content
+        whole = (
+            b"Content-Type: "
+            + self.headers["Content-Type"].encode()
+            + b"\r\n\r\n"
+            + content
+        )
         message = email.message_from_bytes(whole)
-        parts = [part for part in message.get_payload() if part.get_content_type() == "application/http"]
+        parts = [
+            part
+            for part in message.get_payload()
+            if part.get_content_type() == "application/http"
+        ]
         if not 0 < len(parts) <= 100:
-            refused = Refused(400, "invalidArgument", "The batch must have 1 to 100 requests.")
+            refused = Refused(
+                400, "invalidArgument", "The batch must have 1 to 100 requests."
+            )
             return self._answer(400, json.dumps(refused.body).encode())
         # Gmail promises no order.
         lines = [self._part(part) for part in reversed(parts)]
         body = b"".join([*lines, b"--batch_double--\r\n"])
-        return self._answer(200, body, **{"Content-Type": "multipart/mixed; boundary=batch_double"})
+        return self._answer(
+            200, body, **{"Content-Type": "multipart/mixed; boundary=batch_double"}
+        )
 
     def _part(self, part: Any) -> bytes:
         line = part.get_payload(decode=True).split(b"\r\n")[0].decode()
@@ -487,7 +594,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, body: bytes, **headers: str) -> None:
         self.send_response(status)
-        for name, value in ({"Content-Type": "application/json; charset=UTF-8"} | headers).items():
+        for name, value in (
+            {"Content-Type": "application/json; charset=UTF-8"} | headers
+        ).items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -34,7 +34,12 @@ def letter(
         mail["In-Reply-To"], mail["References"] = references.split()[-1], references
     mail.set_content(body)
     if attachment:
-        mail.add_attachment(content.encode(), maintype="application", subtype="octet-stream", filename=attachment)
+        mail.add_attachment(
+            content.encode(),
+            maintype="application",
+            subtype="octet-stream",
+            filename=attachment,
+        )
     return mail.as_bytes().replace(b"\n", b"\r\n")
 
 

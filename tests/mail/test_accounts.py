@@ -33,7 +33,11 @@ from tests.transports import http_client, http_server
 
 pytestmark = pytest.mark.anyio
 
-HELLO = {"to": "ann@example.org", "subject": "Minutes", "body": "Dear Ann,\n\nsee you at ten.\n"}
+HELLO = {
+    "to": "ann@example.org",
+    "subject": "Minutes",
+    "body": "Dear Ann,\n\nsee you at ten.\n",
+}
 
 
 @dataclass
@@ -52,8 +56,14 @@ class Accounts:
             f'imap_url = "imap://{self.work.user}:{PASSWORD}@127.0.0.1:{self.work.port}"\n'
             f'smtp_url = "smtp://127.0.0.1:{self.relay.port}"\n',
         }
-        written = [f'[[mail.accounts]]\nname = "{name}"\n{table}' for name, table in tables.items() if name != without]
-        text = "\n".join(['[mail]\nkind = "local"\naddress = "me@home.example"\n', *written, more])
+        written = [
+            f'[[mail.accounts]]\nname = "{name}"\n{table}'
+            for name, table in tables.items()
+            if name != without
+        ]
+        text = "\n".join(
+            ['[mail]\nkind = "local"\naddress = "me@home.example"\n', *written, more]
+        )
         (self.home.path / "config.toml").write_text(text)
 
     @asynccontextmanager
@@ -74,8 +84,12 @@ class Accounts:
         main = desk.account_mailbox("main")
         return {
             "main": [mail.sender for mail in await main.search("in:sent", 50)],
-            "google": [str(message_from_bytes(raw)["From"]) for raw in self.google.delivered],
-            "work": [str(message_from_bytes(raw)["From"]) for _, raw in self.relay.delivered],
+            "google": [
+                str(message_from_bytes(raw)["From"]) for raw in self.google.delivered
+            ],
+            "work": [
+                str(message_from_bytes(raw)["From"]) for _, raw in self.relay.delivered
+            ],
         }
 
 
@@ -86,8 +100,17 @@ def accounts(home: Home) -> Iterator[Accounts]:
         google.account.address = "me@gmail.example"
         made = Accounts(home, google, work, relay)
         made.write_config()
-        google.account.deliver(letter(subject="From Google", to="me@gmail.example", message_id="<g@x>"))
-        work.deliver(letter(subject="From work", to="me@work.example", message_id="<w@x>", attachment="list.txt"))
+        google.account.deliver(
+            letter(subject="From Google", to="me@gmail.example", message_id="<g@x>")
+        )
+        work.deliver(
+            letter(
+                subject="From work",
+                to="me@work.example",
+                message_id="<w@x>",
+                attachment="list.txt",
+            )
+        )
         yield made
 
 
@@ -109,7 +132,9 @@ async def client(desk: Desk) -> AsyncIterator[Client]:
 
 async def found(client: Client, query: str = "", **more: Any) -> dict[str, dict[str, Any]]:
     """What a search gives, by the subject."""
-    result = await client.call_tool("search_email", {"query": query, "max_results": 50} | more)
+    result = await client.call_tool(
+        "search_email", {"query": query, "max_results": 50} | more
+    )
     assert not result.is_error, result.content
     return {each["subject"]: each for each in result.structured_content["emails"]}
 
@@ -128,7 +153,9 @@ async def refused(client: Client, name: str, /, **arguments: Any) -> dict[str, A
 
 
 @requirement("accounts:one-view")
-async def test_reads_go_over_all_accounts_and_say_whose_a_mail_is(client: Client, accounts: Accounts) -> None:
+async def test_reads_go_over_all_accounts_and_say_whose_a_mail_is(
+    client: Client, accounts: Accounts
+) -> None:
     mails = await found(client)
     only = await found(client, account="work")
     work = mails["From work"]["message_id"]
@@ -137,7 +164,12 @@ async def test_reads_go_over_all_accounts_and_say_whose_a_mail_is(client: Client
     text = await call(client, "get_attachment", message_id=work, name="list.txt")
     mail = (await client.read_resource(f"mail://{work}")).contents[0].text
     listed = await client.list_resources(cursor="mail")
-    await call(client, "add_label", message_id=mails["From Google"]["message_id"], label_name="Seen")
+    await call(
+        client,
+        "add_label",
+        message_id=mails["From Google"]["message_id"],
+        label_name="Seen",
+    )
     everything = [each["message_id"] for each in mails.values()]
     read = await call(client, "update_emails", do="read", ids=everything)
     elsewhere = await refused(client, "get_email", message_id=work, account="google")
@@ -149,13 +181,20 @@ async def test_reads_go_over_all_accounts_and_say_whose_a_mail_is(client: Client
         "From Google": "google",
         "From work": "work",
     }
-    assert {each["message_id"].partition("~")[0] for each in (mails["From Google"], mails["From work"])} == {
+    assert {
+        each["message_id"].partition("~")[0]
+        for each in (mails["From Google"], mails["From work"])
+    } == {
         "google",
         "work",
     }
     assert "~" not in mails["From home"]["message_id"]
     assert only == {"From work": mails["From work"]}
-    assert (full["subject"], full["account"], full["attachment_names"]) == ("From work", "work", ["list.txt"])
+    assert (full["subject"], full["account"], full["attachment_names"]) == (
+        "From work",
+        "work",
+        ["list.txt"],
+    )
     assert [each["id"] for each in thread["mails"]] == [work]
     assert text["name"] == "list.txt"
     assert "Subject: From work" in mail
@@ -172,7 +211,10 @@ async def test_a_mail_leaves_from_the_account_that_was_meant_and_no_other(
     client: Client, desk: Desk, accounts: Accounts
 ) -> None:
     mails = await found(client)
-    work = {"thread_id": mails["From work"]["thread_id"], "message_id": mails["From work"]["message_id"]}
+    work = {
+        "thread_id": mails["From work"]["thread_id"],
+        "message_id": mails["From work"]["message_id"],
+    }
     calls: list[tuple[str, dict[str, Any]]] = [
         ("send_email", HELLO),
         ("send_email", HELLO | {"account": "google"}),
@@ -182,17 +224,25 @@ async def test_a_mail_leaves_from_the_account_that_was_meant_and_no_other(
         await refused(client, name, **arguments)
     pending = (await call(client, "pending_actions"))["actions"]
     of_work = (await call(client, "pending_actions", account="work"))["actions"]
-    files = "".join(file.read_text() for file in (accounts.home.vault / "Pending_Approval").glob("*.md"))
+    files = "".join(
+        file.read_text() for file in (accounts.home.vault / "Pending_Approval").glob("*.md")
+    )
     mixed = await refused(client, "reply_email", **work, body="Yes.\n", account="google")
     accounts.approve_all()
     answers = [await call(client, name, **arguments) for name, arguments in calls]
     draft = await call(client, "draft_email", **HELLO, account="work")
 
-    assert [each["account"] for each in pending] == ["me@home.example", "me@gmail.example", "me@work.example"]
+    assert [each["account"] for each in pending] == [
+        "me@home.example",
+        "me@gmail.example",
+        "me@work.example",
+    ]
     assert [each["account"] for each in of_work] == ["me@work.example"]
     assert all(f"from {each['account']}" in files.replace("\\", "") for each in pending)
     assert "in the account work" in mixed["message"] or "not found" in mixed["message"]
-    assert [each["from_address"] for each in answers] == [each["account"] for each in pending]
+    assert [each["from_address"] for each in answers] == [
+        each["account"] for each in pending
+    ]
     assert answers[2]["message_id"].startswith("work~")
     assert await accounts.sent(desk) == {
         "main": ["me@home.example"],
@@ -205,8 +255,13 @@ async def test_a_mail_leaves_from_the_account_that_was_meant_and_no_other(
 
 
 @requirement("accounts:sender")
-async def test_what_was_approved_for_an_account_that_has_gone_waits_for_it(accounts: Accounts) -> None:
-    async with accounts.desk() as desk, Client(desk_server(desk), mode="2026-07-28") as client:
+async def test_what_was_approved_for_an_account_that_has_gone_waits_for_it(
+    accounts: Accounts,
+) -> None:
+    async with (
+        accounts.desk() as desk,
+        Client(desk_server(desk), mode="2026-07-28") as client,
+    ):
         await refused(client, "send_email", **HELLO, account="work")
         ((waits,), _) = await desk.waiting.requests()
     accounts.write_config(without="work")
@@ -227,18 +282,34 @@ async def test_what_was_approved_for_an_account_that_has_gone_waits_for_it(accou
 
 
 @requirement("accounts:ids")
-async def test_what_a_desk_of_one_account_asked_goes_on_when_it_gets_others(accounts: Accounts, home: Home) -> None:
+async def test_what_a_desk_of_one_account_asked_goes_on_when_it_gets_others(
+    accounts: Accounts, home: Home
+) -> None:
     several = (home.path / "config.toml").read_text()
-    (home.path / "config.toml").write_text('[mail]\nkind = "local"\naddress = "me@home.example"\n')
-    async with accounts.desk() as desk, Client(desk_server(desk), mode="2026-07-28") as client:
+    (home.path / "config.toml").write_text(
+        '[mail]\nkind = "local"\naddress = "me@home.example"\n'
+    )
+    async with (
+        accounts.desk() as desk,
+        Client(desk_server(desk), mode="2026-07-28") as client,
+    ):
         assert isinstance(desk.mailbox, LocalMailbox)
-        await desk.mailbox.receive([Incoming(letter(subject="From home", message_id="<h@x>"), False)])
+        await desk.mailbox.receive(
+            [Incoming(letter(subject="From home", message_id="<h@x>"), False)]
+        )
         (mail,) = (await found(client)).values()
-        answer = {"thread_id": mail["thread_id"], "message_id": mail["message_id"], "body": "Yes.\n"}
+        answer = {
+            "thread_id": mail["thread_id"],
+            "message_id": mail["message_id"],
+            "body": "Yes.\n",
+        }
         await refused(client, "reply_email", **answer)
     (home.path / "config.toml").write_text(several)
     accounts.approve_all()
-    async with accounts.desk() as desk, Client(desk_server(desk), mode="2026-07-28") as client:
+    async with (
+        accounts.desk() as desk,
+        Client(desk_server(desk), mode="2026-07-28") as client,
+    ):
         sent = await call(client, "reply_email", **answer)
         again = await call(client, "get_email", message_id=mail["message_id"])
 
@@ -251,7 +322,9 @@ async def test_an_account_that_is_down_stops_no_other_and_is_named(
     client: Client, desk: Desk, accounts: Accounts
 ) -> None:
     good = (accounts.home.path / "g.json").read_text()
-    (accounts.home.path / "g.json").write_text(good.replace(accounts.google.origin, "http://127.0.0.1:1"))
+    (accounts.home.path / "g.json").write_text(
+        good.replace(accounts.google.origin, "http://127.0.0.1:1")
+    )
     result = await client.call_tool("search_email", {"query": ""})
     reply = await refused(client, "send_email", **HELLO, account="work")
     alone = await refused(client, "search_email", query="", account="google")
@@ -259,7 +332,10 @@ async def test_an_account_that_is_down_stops_no_other_and_is_named(
     (accounts.home.path / "g.json").write_text(good)
     back = await found(client)
 
-    assert {each["subject"] for each in result.structured_content["emails"]} == {"From home", "From work"}
+    assert {each["subject"] for each in result.structured_content["emails"]} == {
+        "From home",
+        "From work",
+    }
     assert [each.text for each in result.content[1:]] == [result.content[1].text]
     assert "google did not answer" in result.content[1].text
     assert reply["details"]["reason"] == "no_approval"
@@ -270,14 +346,18 @@ async def test_an_account_that_is_down_stops_no_other_and_is_named(
 
 
 @requirement("accounts:scopes")
-async def test_a_token_for_one_account_opens_no_other(accounts: Accounts, desk: Desk) -> None:
+async def test_a_token_for_one_account_opens_no_other(
+    accounts: Accounts, desk: Desk
+) -> None:
     make = {
         "reads": ["mail:read:work"],
         "sends": ["mail:read", "mail:write:work"],
         "stranger": ["mail:write:other"],
     }
     secret = {
-        name: desk.store.write_sync(partial(tokens.create, name=name, now=desk.now(), scopes=scopes))
+        name: desk.store.write_sync(
+            partial(tokens.create, name=name, now=desk.now(), scopes=scopes)
+        )
         for name, scopes in make.items()
     }
     main = desk.account_mailbox("main")
@@ -299,7 +379,10 @@ async def test_a_token_for_one_account_opens_no_other(accounts: Accounts, desk: 
 
     assert list(seen) == ["From work"]
     assert len(resources) == 1
-    assert (closed["details"]["scope"], writes["details"]["scope"]) == ("mail:read:main", "mail:write")
+    assert (closed["details"]["scope"], writes["details"]["scope"]) == (
+        "mail:read:main",
+        "mail:write",
+    )
     assert foreign["error"] == "parse_error"
     assert "main" not in json.dumps(foreign["details"]["fields"][0]["suggestion"])
     assert len(everything) == 3
@@ -310,8 +393,12 @@ async def test_a_token_for_one_account_opens_no_other(accounts: Accounts, desk: 
 
 
 @requirement("accounts:scopes")
-async def test_a_narrowed_server_on_a_desk_of_one_account_shows_nothing(accounts: Accounts) -> None:
-    (accounts.home.path / "config.toml").write_text('[mail]\nkind = "local"\naddress = "me@home.example"\n')
+async def test_a_narrowed_server_on_a_desk_of_one_account_shows_nothing(
+    accounts: Accounts,
+) -> None:
+    (accounts.home.path / "config.toml").write_text(
+        '[mail]\nkind = "local"\naddress = "me@home.example"\n'
+    )
     async with accounts.desk() as desk:
         server = gmail_server(desk)
         server.narrow(["mail:read:work"])
@@ -326,7 +413,9 @@ async def test_a_narrowed_server_on_a_desk_of_one_account_shows_nothing(accounts
 
 
 @requirement("accounts:scopes")
-async def test_a_text_that_was_read_for_one_client_is_not_told_to_another(accounts: Accounts, desk: Desk) -> None:
+async def test_a_text_that_was_read_for_one_client_is_not_told_to_another(
+    accounts: Accounts, desk: Desk
+) -> None:
     server = desk_server(desk)
     async with Client(server, mode="2026-07-28") as client:
         mail = (await found(client))["From work"]["message_id"]
@@ -334,7 +423,9 @@ async def test_a_text_that_was_read_for_one_client_is_not_told_to_another(accoun
         server.narrow(["mail:read:google", "notes:write"])
         closed = [
             await refused(client, "get_attachment", message_id=mail, name="list.txt"),
-            await refused(client, "save_attachment", message_id=mail, name="list.txt", path="list.txt"),
+            await refused(
+                client, "save_attachment", message_id=mail, name="list.txt", path="list.txt"
+            ),
             await refused(client, "get_thread", thread_id=mail),
         ]
 
@@ -345,10 +436,19 @@ async def test_a_text_that_was_read_for_one_client_is_not_told_to_another(accoun
 async def test_a_signature_is_part_of_what_is_shown_approved_and_sent(
     client: Client, desk: Desk, accounts: Accounts
 ) -> None:
-    accounts.work.deliver(letter(subject="To sales", to="Sales <Sales@work.example>", message_id="<s@x>"))
+    accounts.work.deliver(
+        letter(subject="To sales", to="Sales <Sales@work.example>", message_id="<s@x>")
+    )
     mail = (await found(client))["To sales"]
-    answer = {"thread_id": mail["thread_id"], "message_id": mail["message_id"], "body": "Yes.\n"}
-    page = HELLO | {"body": "<!doctype html><html><body><p>Hello</p></body></html>", "account": "work"}
+    answer = {
+        "thread_id": mail["thread_id"],
+        "message_id": mail["message_id"],
+        "body": "Yes.\n",
+    }
+    page = HELLO | {
+        "body": "<!doctype html><html><body><p>Hello</p></body></html>",
+        "account": "work",
+    }
     await refused(client, "reply_email", **answer)
     ((waits,), _) = await desk.waiting.requests()
     card = await desk.waiting.card(waits.id)
@@ -358,14 +458,22 @@ async def test_a_signature_is_part_of_what_is_shown_approved_and_sent(
     sent = await call(client, "reply_email", **answer)
     again = await desk.gate.propose(SendEmail(**HELLO | {"body": card.body}), "test")
     async with Client(gmail_server(desk), mode="2026-07-28") as gmail:
-        await refused(gmail, "send_email", **{key: page[key] for key in ("to", "subject", "body")})
+        await refused(
+            gmail, "send_email", **{key: page[key] for key in ("to", "subject", "body")}
+        )
     unsigned = [each.action.body for each in (await desk.waiting.requests())[0]]
 
     assert card.body == "Yes.\n\n-- \nMe\nWork Inc. – 1 Street\n"
     assert "Work Inc. – 1 Street" in shown
-    assert (card.account, sent["from_address"]) == ("sales@work.example", "sales@work.example")
+    assert (card.account, sent["from_address"]) == (
+        "sales@work.example",
+        "sales@work.example",
+    )
     raw = message_from_bytes(accounts.relay.delivered[0][1], policy=email.policy.default)
-    assert (raw["From"], raw.get_content().replace("\r\n", "\n")) == ("sales@work.example", card.body)
+    assert (raw["From"], raw.get_content().replace("\r\n", "\n")) == (
+        "sales@work.example",
+        card.body,
+    )
     assert isinstance(again, NotApproved)
     assert unsigned == [card.body, page["body"]]
 
@@ -394,7 +502,14 @@ async def test_a_yes_written_by_hand_for_one_account_lets_nothing_leave_from_ano
 ) -> None:
     approved = accounts.home.vault / "Approved"
     approved.mkdir()
-    lines = ["---", "type: email_send", "status: approved", "to: ann@example.org", "account: me@work.example", "---"]
+    lines = [
+        "---",
+        "type: email_send",
+        "status: approved",
+        "to: ann@example.org",
+        "account: me@work.example",
+        "---",
+    ]
     (approved / "yes.md").write_text("\n".join(lines) + "\n")
     other = await refused(client, "send_email", **HELLO)
     sent = await call(client, "send_email", **HELLO, account="work")
@@ -407,8 +522,12 @@ async def test_a_yes_written_by_hand_for_one_account_lets_nothing_leave_from_ano
 async def test_the_command_line_knows_each_account(accounts: Accounts, desk: Desk) -> None:
     home = accounts.home
     (home.path / "more.eml").write_bytes(letter(subject="Brought in", message_id="<i@x>"))
-    added = home.command("init", "--account", "archive", "--mail", "local", "--address", "old@x.de", "--yes")
-    imported = home.command("mail", "import", str(home.path / "more.eml"), "--account", "archive")
+    added = home.command(
+        "init", "--account", "archive", "--mail", "local", "--address", "old@x.de", "--yes"
+    )
+    imported = home.command(
+        "mail", "import", str(home.path / "more.eml"), "--account", "archive"
+    )
     searched = home.command("mail", "search", "subject:brought", "--json")
     checked = json.loads(home.command("doctor", "--json").stdout)
 
@@ -417,9 +536,17 @@ async def test_the_command_line_knows_each_account(accounts: Accounts, desk: Des
     for name, refusal in (("archive", Exists), ("a~b", BadConfig)):
         with pytest.raises(refusal):
             plan_account(home.path, name, {"mail": "local", "address": "new@x.de"})
-    assert [json.loads(line)["account"] for line in searched.stdout.splitlines()] == ["old@x.de"]
-    findings = {each["name"]: each["state"] for each in checked["findings"] if each["name"].startswith("mail")}
-    assert findings == {f"mail {name}": "good" for name in ("main", "google", "work", "archive")}
+    assert [json.loads(line)["account"] for line in searched.stdout.splitlines()] == [
+        "old@x.de"
+    ]
+    findings = {
+        each["name"]: each["state"]
+        for each in checked["findings"]
+        if each["name"].startswith("mail")
+    }
+    assert findings == {
+        f"mail {name}": "good" for name in ("main", "google", "work", "archive")
+    }
 
 
 @requirement("mail:unsubscribe")
@@ -436,15 +563,22 @@ async def test_a_list_is_left_by_a_mail_that_waits_like_any_other(
     }
     for subject, way in ways.items():
         header = f"List-Unsubscribe: {way}\r\n".encode() if way else b""
-        accounts.work.deliver(header + letter(subject=subject, to="me@work.example", message_id=f"<{subject}@l>"))
+        accounts.work.deliver(
+            header
+            + letter(subject=subject, to="me@work.example", message_id=f"<{subject}@l>")
+        )
     mails = await found(client, "", account="work")
     answers = {
-        subject: await refused(client, "unsubscribe", message_id=mails[subject]["message_id"]) for subject in ways
+        subject: await refused(
+            client, "unsubscribe", message_id=mails[subject]["message_id"]
+        )
+        for subject in ways
     }
     ((*waiting,), _) = await desk.waiting.requests()
 
     assert {each.note for each in waiting} == {
-        f"To leave the list of the mail {subject} from Ann <ann@example.org>." for subject in ("Out", "Plain", "Trick")
+        f"To leave the list of the mail {subject} from Ann <ann@example.org>."
+        for subject in ("Out", "Plain", "Trick")
     }
     asked = {(each.action.to, each.action.subject, each.action.account) for each in waiting}
     assert asked == {
@@ -452,9 +586,13 @@ async def test_a_list_is_left_by_a_mail_that_waits_like_any_other(
         ("leave@list.example", "unsubscribe", "me@work.example"),
         ("leave@list.example", "a Bcc: spy@x.de", "me@work.example"),
     }
-    assert [answers[subject]["error"] for subject in ("Page", "Two", "None")] == ["not_found"] * 3
+    assert [answers[subject]["error"] for subject in ("Page", "Two", "None")] == [
+        "not_found"
+    ] * 3
     assert "https://list.example/out" in json.dumps(answers["Page"])
-    assert {answers[subject]["error"] for subject in ("Out", "Plain", "Trick")} == {"permission_denied"}
+    assert {answers[subject]["error"] for subject in ("Out", "Plain", "Trick")} == {
+        "permission_denied"
+    }
 
 
 @requirement("accounts:watched")
@@ -465,7 +603,9 @@ async def test_each_account_is_watched_and_a_draft_leaves_from_the_one_that_got_
         '[[rule]]\nname = "work"\naccount = "work"\ndecision = "draft_reply"\nreply_body = "Thank you."\n'
     )
     good = (accounts.home.path / "g.json").read_text()
-    (accounts.home.path / "g.json").write_text(good.replace(accounts.google.origin, "http://127.0.0.1:1"))
+    (accounts.home.path / "g.json").write_text(
+        good.replace(accounts.google.origin, "http://127.0.0.1:1")
+    )
     orchestrator = Orchestrator(desk)
     await orchestrator.once()
     before = _notes(accounts.home.vault)
@@ -475,7 +615,9 @@ async def test_each_account_is_watched_and_a_draft_leaves_from_the_one_that_got_
     after = _notes(accounts.home.vault)
     (draft,) = (await desk.waiting.requests())[0]
     (accounts.home.vault / "Approved").mkdir(exist_ok=True)
-    (accounts.home.vault / "Drafts" / draft.file).rename(accounts.home.vault / "Approved" / draft.file)
+    (accounts.home.vault / "Drafts" / draft.file).rename(
+        accounts.home.vault / "Approved" / draft.file
+    )
     await desk.gate.release(draft.id, "desk")
     await orchestrator.close()
 
@@ -494,7 +636,9 @@ def _notes(vault: Path) -> dict[str, str]:
 
 
 def _value(text: str, key: str) -> str:
-    return next(line.partition(": ")[2] for line in text.splitlines() if line.startswith(f"{key}: "))
+    return next(
+        line.partition(": ")[2] for line in text.splitlines() if line.startswith(f"{key}: ")
+    )
 
 
 LOCAL = '[[mail.accounts]]\nname = "{}"\nkind = "local"\naddress = "{}"\n'
@@ -504,15 +648,34 @@ LOCAL = '[[mail.accounts]]\nname = "{}"\nkind = "local"\naddress = "{}"\n'
 @pytest.mark.parametrize(
     ("text", "field", "says"),
     [
-        (LOCAL.format("a", "a@x.de") + LOCAL.format("A", "b@x.de"), "mail.accounts", "named a"),
         (
-            LOCAL.format("a", "a@x.de") + "default = true\n" + LOCAL.format("b", "b@x.de") + "default = true\n",
+            LOCAL.format("a", "a@x.de") + LOCAL.format("A", "b@x.de"),
+            "mail.accounts",
+            "named a",
+        ),
+        (
+            LOCAL.format("a", "a@x.de")
+            + "default = true\n"
+            + LOCAL.format("b", "b@x.de")
+            + "default = true\n",
             "mail.accounts",
             "only one account can be the default: a, b",
         ),
-        (LOCAL.format("a", "a@x.de") + LOCAL.format("b", "A@x.de"), "mail.accounts", "two accounts have the address"),
-        ('[mail]\naddress = "a@x.de"\n' + LOCAL.format("a", "A@x.de"), "mail.address", "another account"),
-        (LOCAL.format("a~b", "a@x.de"), "mail.accounts.1.name", "ids of its mails cannot carry"),
+        (
+            LOCAL.format("a", "a@x.de") + LOCAL.format("b", "A@x.de"),
+            "mail.accounts",
+            "two accounts have the address",
+        ),
+        (
+            '[mail]\naddress = "a@x.de"\n' + LOCAL.format("a", "A@x.de"),
+            "mail.address",
+            "another account",
+        ),
+        (
+            LOCAL.format("a~b", "a@x.de"),
+            "mail.accounts.1.name",
+            "ids of its mails cannot carry",
+        ),
         (LOCAL.format("main", "a@x.de"), "mail.accounts.1.name", "choose another name"),
         (LOCAL.format("", "a@x.de"), "mail.accounts.1.name", "cannot carry"),
         (LOCAL.format("a", "nobody"), "mail.accounts.1.address", "not a mail address"),
@@ -521,16 +684,38 @@ LOCAL = '[[mail.accounts]]\nname = "{}"\nkind = "local"\naddress = "{}"\n'
             "mail.accounts.2.kind",
             "'local', 'gmail' or 'imap'",
         ),
-        ('[[mail.accounts]]\nname = "b"\nkind = "local"\n', "mail.accounts.1", "needs its address"),
-        ('[[mail.accounts]]\nname = "b"\nkind = "imap"\n', "mail.accounts.1", "needs imap_url"),
-        ('[[mail.accounts]]\nname = "b"\nkind = "gmail"\nsignature = "B"\n', "mail.accounts.1", "needs its address"),
+        (
+            '[[mail.accounts]]\nname = "b"\nkind = "local"\n',
+            "mail.accounts.1",
+            "needs its address",
+        ),
+        (
+            '[[mail.accounts]]\nname = "b"\nkind = "imap"\n',
+            "mail.accounts.1",
+            "needs imap_url",
+        ),
+        (
+            '[[mail.accounts]]\nname = "b"\nkind = "gmail"\nsignature = "B"\n',
+            "mail.accounts.1",
+            "needs its address",
+        ),
         ('[[mail.accounts]]\nkind = "gmail"\n', "mail.accounts.1.name", "required"),
-        (LOCAL.format("a", "a@x.de") + 'imap_url = "imap://u:secret@h"\n', "mail.accounts.1", "no option of a local"),
-        (LOCAL.format("a", "a@x.de") + "colour = 1\n", "mail.accounts.1.colour", "not permitted"),
+        (
+            LOCAL.format("a", "a@x.de") + 'imap_url = "imap://u:secret@h"\n',
+            "mail.accounts.1",
+            "no option of a local",
+        ),
+        (
+            LOCAL.format("a", "a@x.de") + "colour = 1\n",
+            "mail.accounts.1.colour",
+            "not permitted",
+        ),
         ("[mail]\naccounts = 7\n", "mail.accounts", "tuple"),
     ],
 )
-def test_an_account_that_cannot_be_is_named_with_the_reason(text: str, field: str, says: str, home: Home) -> None:
+def test_an_account_that_cannot_be_is_named_with_the_reason(
+    text: str, field: str, says: str, home: Home
+) -> None:
     home.path.mkdir()
     (home.path / "config.toml").write_text(text)
     with pytest.raises(BadConfig) as refusal:
@@ -543,12 +728,16 @@ def test_an_account_that_cannot_be_is_named_with_the_reason(text: str, field: st
 
 
 @requirement("accounts:config")
-async def test_without_an_account_of_its_own_the_desk_has_those_of_the_tables(home: Home) -> None:
+async def test_without_an_account_of_its_own_the_desk_has_those_of_the_tables(
+    home: Home,
+) -> None:
     home.path.mkdir()
     tables = LOCAL.format("a", "a@x.de") + LOCAL.format("b", "b@x.de") + "default = true\n"
     (home.path / "config.toml").write_text(tables)
     settings = load(home.environment).settings
-    by_variable = load(home.environment | {"DESKHAND_MAIL_ACCOUNTS": '[{"name": "c", "kind": "gmail"}]'}).settings
+    by_variable = load(
+        home.environment | {"DESKHAND_MAIL_ACCOUNTS": '[{"name": "c", "kind": "gmail"}]'}
+    ).settings
     desk = Desk(settings)
     sender = await desk.mailbox.address()
     await desk.close_mailbox()

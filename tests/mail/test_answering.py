@@ -31,7 +31,9 @@ def test_where_there_is_nobody_to_answer_it_is_said(name: str) -> None:
         address_all(received(NOBODY[name]), OWN)
 
 
-@pytest.mark.parametrize("own", ["me@müller.example", "ME@xn--mller-kva.example", "me+desk@MÜLLER.example"])
+@pytest.mark.parametrize(
+    "own", ["me@müller.example", "ME@xn--mller-kva.example", "me+desk@MÜLLER.example"]
+)
 def test_oneself_is_known_however_ones_own_domain_is_written(own: str) -> None:
     fields = "From: ann@a.example\nTo: me@xn--mller-kva.example, Me <me@MÜLLER.example>, bob@b.example"
 

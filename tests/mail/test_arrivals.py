@@ -47,7 +47,13 @@ async def local(home: Home, folder: Path) -> AsyncIterator[Post]:
 @asynccontextmanager
 async def gmail(home: Home, folder: Path) -> AsyncIterator[Post]:
     with GmailDouble() as double:
-        desk = Desk(load(home.environment | double.environment(folder) | {"DESKHAND_POLL_SECONDS": "1"}).settings)
+        desk = Desk(
+            load(
+                home.environment
+                | double.environment(folder)
+                | {"DESKHAND_POLL_SECONDS": "1"}
+            ).settings
+        )
 
         async def deliver(raw: bytes) -> None:
             double.account.deliver(raw)
@@ -62,7 +68,9 @@ def imap(home: Home, folder: Path) -> AbstractAsyncContextManager[Post]:
 
 def courier(home: Home, folder: Path) -> AbstractAsyncContextManager[Post]:
     account = ImapAccount(shared("courier").port)
-    account.deliver(letter(subject="Old"))  # a folder that never held a mail is numbered anew each time
+    account.deliver(
+        letter(subject="Old")
+    )  # a folder that never held a mail is numbered anew each time
     return _on_imap(account, home)
 
 
@@ -83,13 +91,17 @@ async def _on_imap(server: ImapAccount, home: Home) -> AsyncIterator[Post]:
 
 
 @pytest.fixture(params=[local, gmail, imap, courier, cyrus], ids=lambda each: each.__name__)
-async def post(request: pytest.FixtureRequest, home: Home, tmp_path: Path) -> AsyncIterator[Post]:
+async def post(
+    request: pytest.FixtureRequest, home: Home, tmp_path: Path
+) -> AsyncIterator[Post]:
     async with request.param(home, tmp_path) as made:
         yield made
 
 
 @requirement("mail:cursor")
-async def test_what_arrives_after_a_cursor_is_told_once_in_order_whatever_its_date(post: Post) -> None:
+async def test_what_arrives_after_a_cursor_is_told_once_in_order_whatever_its_date(
+    post: Post,
+) -> None:
     await post.deliver(letter(subject="Before", message_id="<0@x>"))
     cursor = await post.mailbox.position()
     assert (await post.mailbox.find_arrived(cursor)).ids == ()
@@ -122,7 +134,9 @@ async def test_whoever_waits_is_woken_by_the_next_mail(post: Post) -> None:
 
 
 @requirement("mail:cursor")
-async def test_history_that_gmail_has_forgotten_voids_the_cursor(home: Home, tmp_path: Path) -> None:
+async def test_history_that_gmail_has_forgotten_voids_the_cursor(
+    home: Home, tmp_path: Path
+) -> None:
     with GmailDouble(now=lambda: datetime(2026, 11, 15, tzinfo=UTC)) as double:
         desk = Desk(load(home.environment | double.environment(tmp_path)).settings)
         cursor = await desk.account_mailbox("main").position()

@@ -69,12 +69,17 @@ def pdf(text: str) -> bytes:
         f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
         "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
     ]
-    body = "".join(f"{number} 0 obj\n{each}\nendobj\n" for number, each in enumerate(objects, 1))
+    body = "".join(
+        f"{number} 0 obj\n{each}\nendobj\n" for number, each in enumerate(objects, 1)
+    )
     return f"%PDF-1.4\n{body}trailer\n<< /Root 1 0 R /Size 6 >>\nstartxref\n0\n%%EOF\n".encode()
 
 
 def read(
-    content: bytes, kind: str = "application/octet-stream", name: str = "x", charset: str = ""
+    content: bytes,
+    kind: str = "application/octet-stream",
+    name: str = "x",
+    charset: str = "",
 ) -> tuple[str, list[str]]:
     """In this process, for speed; the other tests start one."""
     warnings: list[str] = []
@@ -85,7 +90,9 @@ def read(
 
 @requirement("attachments:read")
 def test_office_documents_read_as_a_person_sees_them() -> None:
-    assert read(packed({WORD: PARAGRAPHS, "word/footer1.xml": "<f><p><r><t>foot</t></r></p></f>"})) == (
+    assert read(
+        packed({WORD: PARAGRAPHS, "word/footer1.xml": "<f><p><r><t>foot</t></r></p></f>"})
+    ) == (
         "Hello\tworld\na \tb \t\nfoot\n",
         ["hidden text was removed: 6 characters"],
     )
@@ -139,7 +146,9 @@ UNUSUAL: dict[str, tuple[dict[str, str], str, list[str]]] = {
             "ppt/_rels/presentation.xml.rels": "<x><Relationship Id='a' Target='slides/slide2.xml'/>"
             "<Relationship Id='b' Target='slides/slide10.xml'/></x>",
             "ppt/slides/slide10.xml": "<s show='0'><p><t>last</t></p></s>",
-            "ppt/slides/_rels/slide2.xml.rels": LINK.format("n", "notesSlide", "../notesSlides/notesSlide1.xml"),
+            "ppt/slides/_rels/slide2.xml.rels": LINK.format(
+                "n", "notesSlide", "../notesSlides/notesSlide1.xml"
+            ),
         },
         "## Slide 1\nlast\n\n## Slide 2\nfirst\ncell\t\n## Notes 2\nsay it\n\n",
         ["slide 1 is hidden in the document"],
@@ -216,22 +225,31 @@ def test_documents_as_other_programs_write_them_read_too(case: str) -> None:
         ("Größe,\r\n  мир".encode(), "text/calendar", ""),
     ],
 )
-def test_a_text_reads_in_the_letters_that_it_was_written_in(content: bytes, kind: str, charset: str) -> None:
+def test_a_text_reads_in_the_letters_that_it_was_written_in(
+    content: bytes, kind: str, charset: str
+) -> None:
     assert read(content, kind, charset=charset) == ("Größe, мир", [])
 
 
 @requirement("attachments:read")
 def test_plain_kinds_and_nested_mails_read_too() -> None:
     assert read("ä;1\r\n".encode("latin-1"), "text/csv") == ("ä;1\n", [])
-    assert read(b"BEGIN:VCALENDAR\r\nEND:VCALENDAR\r\n", name="a.ics")[0].startswith("BEGIN:VCALENDAR\nEND")
+    assert read(b"BEGIN:VCALENDAR\r\nEND:VCALENDAR\r\n", name="a.ics")[0].startswith(
+        "BEGIN:VCALENDAR\nEND"
+    )
     page = b"<p>Hi <span style='display:none'>secret</span>there</p>"
-    assert read(page, "text/html") == ("Hi there", ["hidden text was removed: 6 characters"])
+    assert read(page, "text/html") == (
+        "Hi there",
+        ["hidden text was removed: 6 characters"],
+    )
     inner = EmailMessage()
     inner["From"], inner["Subject"] = "ann@example.org", "Inside"
     inner.set_content("The words.\n")
     inner.add_attachment(b"x", maintype="image", subtype="png", filename="a.png")
     text, _ = read(inner.as_bytes(), "message/rfc822")
-    assert text == "From: ann@example.org\nSubject: Inside\nAttachment: a.png\n\nThe words.\n"
+    assert (
+        text == "From: ann@example.org\nSubject: Inside\nAttachment: a.png\n\nThe words.\n"
+    )
     assert documents.find_reader(b"\x89PNG", "image/png", "a.png") is None
 
 
@@ -247,28 +265,69 @@ def test_a_pdf_reads() -> None:
     ("content", "said"),
     [
         (packed({WORD: b"<a>" + b" " * 2_000_000}), "unpacks to more than 1,000,000 bytes"),
-        (packed({WORD: "<!DOCTYPE l [<!ENTITY a 'aaaa'><!ENTITY b '&a;&a;'>]><l>&b;</l>"}), "declares entities"),
+        (
+            packed(
+                {WORD: "<!DOCTYPE l [<!ENTITY a 'aaaa'><!ENTITY b '&a;&a;'>]><l>&b;</l>"}
+            ),
+            "declares entities",
+        ),
         (packed({WORD: "<a><b></a>"}), "is no XML"),
         (packed({"a.txt": "x"}), "an archive of 1 files"),
         (b"PK\3\4junk", "cannot be unpacked"),
         (documents._OLD_OFFICE + b"\0" * 600, "before 2007"),
         (documents._OLD_OFFICE + documents._ENCRYPTED, "encrypted with a password"),
-        (packed({WORD: PARAGRAPHS}).replace(b"\x14\x00\x00\x00\x08", b"\x14\x00\x01\x00\x08"), "encrypted"),
-        (packed({WORD: PARAGRAPHS}).replace(b"\x14\x00\x00\x00\x08", b"\x14\x00\x00\x00\x63"), "is damaged"),
-        (packed({WORD: PARAGRAPHS}).replace(zlib.compress(PARAGRAPHS.encode(), 6)[2:6], b"\xff" * 4), "unpacked"),
-        (packed({WORD: f"<!DOCTYPE a [<!ENTITY x SYSTEM 'file://{__file__}'>]><t>&x;</t>"}), "declares entities"),
-        (packed({"mimetype": "x", "content.xml": "<!DOCTYPE a [<!ENTITY b 'b'>]><p>&b;</p>"}), "declares entities"),
         (
-            packed({"mimetype": "x", "content.xml": b"\xff", "META-INF/manifest.xml": "<m><encryption-data/></m>"}),
+            packed({WORD: PARAGRAPHS}).replace(
+                b"\x14\x00\x00\x00\x08", b"\x14\x00\x01\x00\x08"
+            ),
             "encrypted",
         ),
-        (packed({"xl/workbook.xml": "<w/>", "xl/sharedStrings.xml": "<a>" * 500_000}), "unpacks to more than"),
+        (
+            packed({WORD: PARAGRAPHS}).replace(
+                b"\x14\x00\x00\x00\x08", b"\x14\x00\x00\x00\x63"
+            ),
+            "is damaged",
+        ),
+        (
+            packed({WORD: PARAGRAPHS}).replace(
+                zlib.compress(PARAGRAPHS.encode(), 6)[2:6], b"\xff" * 4
+            ),
+            "unpacked",
+        ),
+        (
+            packed(
+                {WORD: f"<!DOCTYPE a [<!ENTITY x SYSTEM 'file://{__file__}'>]><t>&x;</t>"}
+            ),
+            "declares entities",
+        ),
+        (
+            packed(
+                {"mimetype": "x", "content.xml": "<!DOCTYPE a [<!ENTITY b 'b'>]><p>&b;</p>"}
+            ),
+            "declares entities",
+        ),
+        (
+            packed(
+                {
+                    "mimetype": "x",
+                    "content.xml": b"\xff",
+                    "META-INF/manifest.xml": "<m><encryption-data/></m>",
+                }
+            ),
+            "encrypted",
+        ),
+        (
+            packed({"xl/workbook.xml": "<w/>", "xl/sharedStrings.xml": "<a>" * 500_000}),
+            "unpacks to more than",
+        ),
         (b"{\\rtf1 words}", "rich text"),
         (packed({WORD: b"<?xml version='1.0' encoding='x-none'?><a/>"}), "is no XML"),
         (packed({WORD: b"<?xml version='1.0' encoding='idna'?><a/>"}), "is no XML"),
     ],
 )
-def test_a_hostile_document_gets_a_clear_answer(content: bytes, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hostile_document_gets_a_clear_answer(
+    content: bytes, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(archive, "MOST_UNPACKED", 1_000_000)
 
     with pytest.raises(archive.NoText, match=said):
@@ -281,15 +340,30 @@ def test_a_process_of_its_own_reads_and_a_long_text_is_cut() -> None:
 
     found = extract(long, "application/octet-stream", "a.docx")
 
-    assert (len(found.text), found.warnings) == (2_000_000, ("the text was cut after 2,000,000 characters",))
+    assert (len(found.text), found.warnings) == (
+        2_000_000,
+        ("the text was cut after 2,000,000 characters",),
+    )
     assert extract(b"word", "text/csv\0", "\ud800\0.csv").text == "word"
     broken = extract(b"%PDF-1.7 junk", "application/pdf", "a.pdf")
     assert (broken.text, len(broken.warnings)) == ("", 1)
-    assert extract("мир\x1b[2J".encode("koi8-r"), "text/plain", "a.txt", "koi8-r").text == "мир[2J"
-    assert extract(packed({WORD: "<a/>"}), "", "a.docx").warnings[0].startswith("no text was found in it")
+    assert (
+        extract("мир\x1b[2J".encode("koi8-r"), "text/plain", "a.txt", "koi8-r").text
+        == "мир[2J"
+    )
+    assert (
+        extract(packed({WORD: "<a/>"}), "", "a.docx")
+        .warnings[0]
+        .startswith("no text was found in it")
+    )
     assert extract(b"", "", "a.docx").warnings == ("It is empty.",)
-    assert extract(b"MZ", "", "a.docx").warnings == ("The document is damaged: it cannot be unpacked.",)
-    assert extract(b"a,b\0c and what follows it\n", "text/csv", "a.csv").text == "a,bc and what follows it\n"
+    assert extract(b"MZ", "", "a.docx").warnings == (
+        "The document is damaged: it cannot be unpacked.",
+    )
+    assert (
+        extract(b"a,b\0c and what follows it\n", "text/csv", "a.csv").text
+        == "a,bc and what follows it\n"
+    )
     assert extract(b"\x89PNG\r\n\0", "text/plain", "a.txt").warnings == (
         "Its bytes are no text, whatever it is called.",
     )
@@ -344,11 +418,18 @@ import encodings.koi8_r, wave  # not yet imported, and never needed before
 
 
 @requirement("attachments:bounded")
-def test_whoever_takes_over_the_reader_gets_nowhere(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_whoever_takes_over_the_reader_gets_nowhere(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     file = tmp_path_factory.mktemp("wall") / "note"
     file.write_text("word")
 
-    done = subprocess.run([sys.executable, "-c", ESCAPES, str(file)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", ESCAPES, str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
     if done.stderr.strip() == "unheld":
         pytest.skip("this kernel or machine does not hold a process (seccomp)")
@@ -357,7 +438,11 @@ def test_whoever_takes_over_the_reader_gets_nowhere(tmp_path_factory: pytest.Tem
 
 @pytest.fixture
 async def desk(home: Home) -> AsyncIterator[Desk]:
-    made = Desk(load(home.environment | {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_USER": "me"}).settings)
+    made = Desk(
+        load(
+            home.environment | {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_USER": "me"}
+        ).settings
+    )
     yield made
     await made.close_mailbox()
     made.close()
@@ -368,7 +453,9 @@ async def deliver(desk: Desk, *files: tuple[str, bytes]) -> str:
     mail["From"], mail["Subject"] = "ann@example.org", "Files"
     mail.set_content("See below.\n")
     for name, content in files:
-        mail.add_attachment(content, maintype="application", subtype="octet-stream", filename=name)
+        mail.add_attachment(
+            content, maintype="application", subtype="octet-stream", filename=name
+        )
     mailbox = desk.mailbox
     assert isinstance(mailbox, LocalMailbox)
     await mailbox.receive([Incoming(mail.as_bytes(), seen=True)])
@@ -377,22 +464,48 @@ async def deliver(desk: Desk, *files: tuple[str, bytes]) -> str:
 
 @pytest.mark.anyio
 @requirement("attachments:read")
-async def test_an_attachment_is_read_in_pages_and_saved_through_the_vaults_walls(home: Home, desk: Desk) -> None:
+async def test_an_attachment_is_read_in_pages_and_saved_through_the_vaults_walls(
+    home: Home, desk: Desk
+) -> None:
     lines = "".join(f"Line {number}\n" for number in range(4000))
-    mail = await deliver(desk, ("ü.txt", lines.encode()), ("ü.txt", b"second"), ("../../x.png", b"\x89PNG\0"))
+    mail = await deliver(
+        desk, ("ü.txt", lines.encode()), ("ü.txt", b"second"), ("../../x.png", b"\x89PNG\0")
+    )
 
     async with Client(desk_server(desk), mode="2026-07-28") as client:
         first = await ok(client, "get_attachment", message_id=mail, name="ü.txt")
-        rest = await ok(client, "get_attachment", message_id=mail, name="ü.txt", cursor=first["next_cursor"])
+        rest = await ok(
+            client,
+            "get_attachment",
+            message_id=mail,
+            name="ü.txt",
+            cursor=first["next_cursor"],
+        )
         second = await ok(client, "get_attachment", message_id=mail, name="ü.txt#2")
         picture = await ok(client, "get_attachment", message_id=mail, name="x.png")
         unknown = await refused(client, "get_attachment", message_id=mail, name="z.txt")
-        bad = await refused(client, "get_attachment", message_id=mail, name="ü.txt", cursor="-1")
-        saved = await ok(client, "save_attachment", message_id=mail, name="x.png", path="Files/x.png")
-        taken = await refused(client, "save_attachment", message_id=mail, name="ü.txt", path="Files/x.png")
+        bad = await refused(
+            client, "get_attachment", message_id=mail, name="ü.txt", cursor="-1"
+        )
+        saved = await ok(
+            client, "save_attachment", message_id=mail, name="x.png", path="Files/x.png"
+        )
+        taken = await refused(
+            client, "save_attachment", message_id=mail, name="ü.txt", path="Files/x.png"
+        )
         walls = [
-            await refused(client, "save_attachment", message_id=mail, name="ü.txt", path=path)
-            for path in ("Approved/a.md", "../a.txt", "/etc/a", ".obsidian/a.js", "approved /a.md", "Logs/a.json", "")
+            await refused(
+                client, "save_attachment", message_id=mail, name="ü.txt", path=path
+            )
+            for path in (
+                "Approved/a.md",
+                "../a.txt",
+                "/etc/a",
+                ".obsidian/a.js",
+                "approved /a.md",
+                "Logs/a.json",
+                "",
+            )
         ]
 
     assert first["text"] + rest["text"] == lines

@@ -39,7 +39,10 @@ SRV = 33
 
 
 def pack_name(name: str) -> bytes:
-    return b"".join(bytes([len(label)]) + label.encode() for label in name.split(".") if label) + b"\0"
+    return (
+        b"".join(bytes([len(label)]) + label.encode() for label in name.split(".") if label)
+        + b"\0"
+    )
 
 
 def service(host: str, port: int, priority: int = 0, weight: int = 0) -> tuple[int, bytes]:
@@ -70,7 +73,10 @@ class DnsDouble:
             labels = labels[1 + labels[0] :]
         self.asked.append(name[1:])
         fitting = [each for each in self.knows.get(name[1:], []) if each[0] == kind]
-        records = b"".join(b"\xc0\x0c" + struct.pack("!HHIH", code, 1, 60, len(said)) + said for code, said in fitting)
+        records = b"".join(
+            b"\xc0\x0c" + struct.pack("!HHIH", code, 1, 60, len(said)) + said
+            for code, said in fitting
+        )
         count = len(fitting)
         flags = 0x8180 if name[1:] in self.knows else 0x8183
         match self.manners:
@@ -82,14 +88,28 @@ class DnsDouble:
                 count = 1
             case "busy":
                 flags = 0x8182
-        whole = query[:2] + struct.pack("!5H", flags, 1, count, 0, 0) + query[12:end] + records
+        whole = (
+            query[:2] + struct.pack("!5H", flags, 1, count, 0, 0) + query[12:end] + records
+        )
         forged = whole.replace(b"\x04imap", b"\x04evil")
         match self.manners:
             case "cut short":
-                return [query[:2] + struct.pack("!5H", flags | 0x0200, 1, 0, 0, 0) + query[12:end], whole]
+                return [
+                    query[:2]
+                    + struct.pack("!5H", flags | 0x0200, 1, 0, 0, 0)
+                    + query[12:end],
+                    whole,
+                ]
             case "forged":
                 other = bytes([query[0] ^ 1])
-                return [b"", b"\0", other + forged[1:], forged[:12] + b"\4evil" + forged[17:], query, whole]
+                return [
+                    b"",
+                    b"\0",
+                    other + forged[1:],
+                    forged[:12] + b"\4evil" + forged[17:],
+                    query,
+                    whole,
+                ]
             case _:
                 return [whole]
 
@@ -130,7 +150,9 @@ def dns() -> Iterator[tuple[DnsDouble, int]]:
         yield double, port
 
 
-def server(kind: str, host: str, port: object, encryption: str, user: str = "%EMAILADDRESS%") -> str:
+def server(
+    kind: str, host: str, port: object, encryption: str, user: str = "%EMAILADDRESS%"
+) -> str:
     way = "incoming" if kind != "smtp" else "outgoing"
     return (
         f'<{way}Server type="{kind}"><hostname>{host}</hostname><port>{port}</port><socketType>{encryption}'
@@ -153,9 +175,10 @@ GOOD = autoconfig(
     server("imap", "imap.example.net", 993, "SSL"),
     server("smtp", "mail.provider.example", 2465, "SSL", "%EMAILLOCALPART%"),
 )
-BOMB = '<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "imap.example.net"><!ENTITY b "&a;&a;&a;">]>' + GOOD.partition(
-    "?>"
-)[2].replace("imap.example.net", "&a;")
+BOMB = (
+    '<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "imap.example.net"><!ENTITY b "&a;&a;&a;">]>'
+    + GOOD.partition("?>")[2].replace("imap.example.net", "&a;")
+)
 
 
 class ConfigSite:
@@ -197,7 +220,9 @@ def discovery(folder: Path, port: int, *places: str, **more: Any) -> Autodiscove
     def get_trust() -> ssl.SSLContext:
         return trust
 
-    return Autodiscovery(resolver, Reach(may_reach, get_trust, resolver.find_addresses), places, **more)
+    return Autodiscovery(
+        resolver, Reach(may_reach, get_trust, resolver.find_addresses), places, **more
+    )
 
 
 def urls(found: ProposedServers) -> tuple[str, str | None]:
@@ -239,10 +264,27 @@ async def test_a_file_says_which_servers_there_are_and_nothing_without_encryptio
             "a@b.c",
         )
     ]
-    refused += [GOOD.replace("993", port).replace("143", port) for port in ("0", "65536", "-1", "٩٩٣", "")]
-    refused += [GOOD.replace("%EMAILADDRESS%", user) for user in ("a b", "a&#10;b", "a\u202eb", "a" * 400)]
-    refused += [autoconfig(server("imap", "imap.example.net", 143, how)) for how in ("plain", "", "ssl?")]
-    refused += [BOMB, "", "<a>" * 20_000, "{}", GOOD[:-9], GOOD.replace("UTF-8", "no-such"), GOOD + " " * BYTES]
+    refused += [
+        GOOD.replace("993", port).replace("143", port)
+        for port in ("0", "65536", "-1", "٩٩٣", "")
+    ]
+    refused += [
+        GOOD.replace("%EMAILADDRESS%", user)
+        for user in ("a b", "a&#10;b", "a\u202eb", "a" * 400)
+    ]
+    refused += [
+        autoconfig(server("imap", "imap.example.net", 143, how))
+        for how in ("plain", "", "ssl?")
+    ]
+    refused += [
+        BOMB,
+        "",
+        "<a>" * 20_000,
+        "{}",
+        GOOD[:-9],
+        GOOD.replace("UTF-8", "no-such"),
+        GOOD + " " * BYTES,
+    ]
     answers = [Response(each) for each in refused]
     answers += [
         Response(GOOD, 404),
@@ -253,13 +295,20 @@ async def test_a_file_says_which_servers_there_are_and_nothing_without_encryptio
         with pytest.raises(NotFound, match=r"no mail servers were found for example\.net"):
             await finder.propose(ADDRESS)
 
-    site.response = Response(autoconfig(server("imap", "IMAP.Example.NET.", 143, "STARTTLS", "")))
+    site.response = Response(
+        autoconfig(server("imap", "IMAP.Example.NET.", 143, "STARTTLS", ""))
+    )
     found = await finder.propose(ADDRESS)
     assert urls(found) == ("imap://ada%40example.net@imap.example.net", None)
     assert "sends: none was found" in str(found)
 
     before = len(site.asked)
-    walled = replace(finder, reach=Reach(trust=finder.reach.trust, find_addresses=finder.resolver.find_addresses))
+    walled = replace(
+        finder,
+        reach=Reach(
+            trust=finder.reach.trust, find_addresses=finder.resolver.find_addresses
+        ),
+    )
     for others in ([], [address("93.184.215.14")], [address("2606:4700::1111")]):
         double.knows = {"desk.example.net": [address("127.0.0.1"), *others]}
         with pytest.raises(NotFound):
@@ -276,11 +325,16 @@ async def test_a_silent_or_unknown_host_is_not_waited_for_and_dns_still_counts(
         "_imaps._tcp.example.net": [service("i.example.net", 993)],
     }
     finder = discovery(tmp_path, port, site.place, seconds=0.2)
-    assert urls(await finder.propose(ADDRESS)) == ("imaps://ada%40example.net@i.example.net", None)
+    assert urls(await finder.propose(ADDRESS)) == (
+        "imaps://ada%40example.net@i.example.net",
+        None,
+    )
 
     site.response = Response(GOOD)
     stranger = Autodiscovery(
-        finder.resolver, Reach(finder.reach.may_reach, find_addresses=finder.reach.find_addresses), finder.places
+        finder.resolver,
+        Reach(finder.reach.may_reach, find_addresses=finder.reach.find_addresses),
+        finder.places,
     )
     assert urls(await stranger.propose(ADDRESS))[0].endswith("@i.example.net")
 
@@ -312,7 +366,8 @@ async def test_dns_says_which_servers_there_are_the_encrypted_and_the_first_ones
 
 
 @pytest.mark.parametrize(
-    ("manners", "error"), [("", NotFound), ("broken", Unavailable), ("loop", Unavailable), ("busy", Unavailable)]
+    ("manners", "error"),
+    [("", NotFound), ("broken", Unavailable), ("loop", Unavailable), ("busy", Unavailable)],
 )
 async def test_an_answer_that_is_none_ends_in_a_sentence_with_what_to_type(
     dns: tuple[DnsDouble, int], manners: str, error: type[DeskError]
@@ -322,12 +377,16 @@ async def test_an_answer_that_is_none_ends_in_a_sentence_with_what_to_type(
     resolver = Resolver((("127.0.0.1", port),), seconds=30)
     with pytest.raises(error) as refused:
         await Autodiscovery(resolver, Reach(), ()).propose(ADDRESS)
-    assert "--imap-url imaps://USER@HOST --smtp-url smtps://USER@HOST" in str(refused.value.hint)
+    assert "--imap-url imaps://USER@HOST --smtp-url smtps://USER@HOST" in str(
+        refused.value.hint
+    )
 
 
 def test_the_dns_server_is_this_system_s_or_the_one_that_is_named(tmp_path: Path) -> None:
     file = tmp_path / "resolv.conf"
-    file.write_text("# nameserver 192.0.2.9\nsearch example.org\nnameserver 192.0.2.1\nnameserver\tfe80::1%eth0\n")
+    file.write_text(
+        "# nameserver 192.0.2.9\nsearch example.org\nnameserver 192.0.2.1\nnameserver\tfe80::1%eth0\n"
+    )
     assert system_resolver(file).servers == (("192.0.2.1", 53), ("fe80::1%eth0", 53))
     assert system_resolver(tmp_path / "none").servers == ()
     assert read_resolver("[::1]:5353").servers == (("::1", 5353),)
@@ -337,7 +396,9 @@ def test_the_dns_server_is_this_system_s_or_the_one_that_is_named(tmp_path: Path
 
 
 @pytest.fixture
-def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Account:
+def account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Account:
     for name in [each for each in os.environ if each.startswith("DESKHAND_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -375,11 +436,20 @@ def test_the_command_proposes_and_only_the_person_s_word_sets_it(
     # Yes to everything is no yes to strangers, and asks none.
     double.asked.clear()
     account.deskhand("init", "--address", ADDRESS, "--yes", *place)
-    assert (load().settings.imap_url, load().settings.mail, double.asked) == (None, "local", [])
+    assert (load().settings.imap_url, load().settings.mail, double.asked) == (
+        None,
+        "local",
+        [],
+    )
     lone = account.deskhand("init", "--accept-discovered", "--yes", *place)
     assert (lone.code, "goes with --address" in lone.err) == (2, True)
-    nothing = account.deskhand("init", "--address", "ada@example.org", "--accept-discovered", "--yes", *place)
-    assert (nothing.code != 0, "no mail servers were found for example.org" in nothing.err) == (True, True)
+    nothing = account.deskhand(
+        "init", "--address", "ada@example.org", "--accept-discovered", "--yes", *place
+    )
+    assert (
+        nothing.code != 0,
+        "no mail servers were found for example.org" in nothing.err,
+    ) == (True, True)
 
     def answer(*lines: str) -> None:
         ours, theirs = pty.openpty()
@@ -400,7 +470,15 @@ def test_the_command_proposes_and_only_the_person_s_word_sets_it(
 
     # The explicit word takes what is found, but never over what the person typed.
     mine = "smtps://me@smtp.example.net"
-    words = ["--address", "bea@example.net", "--accept-discovered", "--smtp-url", mine, "--yes", "--json"]
+    words = [
+        "--address",
+        "bea@example.net",
+        "--accept-discovered",
+        "--smtp-url",
+        mine,
+        "--yes",
+        "--json",
+    ]
     done = account.deskhand("init", "--account", "work", *words, *place)
     assert done.code == 0, done.err
     assert json.loads(done.out)["changed"] == {"mail.accounts": "work"}

@@ -21,7 +21,13 @@ from deskhand.clock import utc_now
 from deskhand.config import Settings, load
 from deskhand.errors import AuthRequired, BadConfig, ProviderDown, TimedOut
 from deskhand.mail.accounts import imap_account
-from deskhand.mail.bearer import PRESETS, keep, sign_in_by_browser, sign_in_by_device, takes_token
+from deskhand.mail.bearer import (
+    PRESETS,
+    keep,
+    sign_in_by_browser,
+    sign_in_by_device,
+    takes_token,
+)
 from deskhand.mail.imap import ImapMailbox
 from tests.mail.dovecot import TODAY, Dovecot, Process, free_port
 from tests.mail.letters import letter, outgoing
@@ -64,7 +70,10 @@ class Provider:
         self.asked.append(form)
         match path:
             case "/introspect":
-                return 200, {"active": form.get("token") in self.valid, "username": self.user}
+                return 200, {
+                    "active": form.get("token") in self.valid,
+                    "username": self.user,
+                }
             case "/device":
                 page = {"user_code": "ABCD", "verification_uri": "http://x/go"}
                 return 200, {"device_code": "d", "interval": 1, "expires_in": 3} | page
@@ -74,8 +83,14 @@ class Provider:
             self.pending -= 1
             return 400, {"error": "authorization_pending"}
         if "code" in form:
-            challenge = base64.urlsafe_b64encode(sha256(form["code_verifier"].encode()).digest()).rstrip(b"=").decode()
-            known = form["code"] == f"for {challenge}" and form["redirect_uri"].startswith("http://localhost:")
+            challenge = (
+                base64.urlsafe_b64encode(sha256(form["code_verifier"].encode()).digest())
+                .rstrip(b"=")
+                .decode()
+            )
+            known = form["code"] == f"for {challenge}" and form["redirect_uri"].startswith(
+                "http://localhost:"
+            )
         else:
             known = "device_code" in form or form.get("refresh_token") == self.refresh
         if not known:
@@ -88,7 +103,11 @@ class Provider:
         self.valid.add(token)
         if self.rotates:
             self.refresh = f"refresh-{self.given + 1}"
-        return {"access_token": token, "expires_in": self.lifetime, "refresh_token": self.refresh}
+        return {
+            "access_token": token,
+            "expires_in": self.lifetime,
+            "refresh_token": self.refresh,
+        }
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -156,22 +175,36 @@ def provider() -> Iterator[tuple[Provider, str]]:
 
 
 @pytest.fixture(scope="module", params=["xoauth2", "oauthbearer"])
-def dovecot(request: pytest.FixtureRequest, provider: tuple[Provider, str]) -> Iterator[Process]:
+def dovecot(
+    request: pytest.FixtureRequest, provider: tuple[Provider, str]
+) -> Iterator[Process]:
     lines = ["introspection_mode = post", f"introspection_url = {provider[1]}/introspect"]
-    lines += ["username_attribute = username", "active_attribute = active", "active_value = true"]
+    lines += [
+        "username_attribute = username",
+        "active_attribute = active",
+        "active_value = true",
+    ]
     kind = TODAY + OAUTH.replace("MECHANISM", request.param)
     with Process(kind, {"oauth2.conf": "\n".join(lines).encode() + b"\n"}) as process:
         yield process
 
 
 @pytest.fixture
-async def place(dovecot: Process, provider: tuple[Provider, str], tmp_path: Path) -> AsyncIterator[Place]:
+async def place(
+    dovecot: Process, provider: tuple[Provider, str], tmp_path: Path
+) -> AsyncIterator[Place]:
     made, origin = provider
     server = Dovecot(dovecot)
     made.__init__(user=server.user)  # type: ignore[misc]
     smtp = _Taking(made)
     port = free_port()
-    relay = Controller(smtp, hostname="127.0.0.1", port=port, auth_require_tls=False, auth_exclude_mechanism=["LOGIN"])
+    relay = Controller(
+        smtp,
+        hostname="127.0.0.1",
+        port=port,
+        auth_require_tls=False,
+        auth_exclude_mechanism=["LOGIN"],
+    )
     relay.start()
     account = {
         "name": "work",
@@ -184,7 +217,10 @@ async def place(dovecot: Process, provider: tuple[Provider, str], tmp_path: Path
         "oauth_client_id": "desk",
         "oauth_scope": "mail offline",
     }
-    variables = {"DESKHAND_HOME": str(tmp_path), "DESKHAND_MAIL_ACCOUNTS": json.dumps([account])}
+    variables = {
+        "DESKHAND_HOME": str(tmp_path),
+        "DESKHAND_MAIL_ACCOUNTS": json.dumps([account]),
+    }
     whole = load(variables).settings
     settings = whole.of_account(whole.accounts[0])
     keep(tmp_path, imap_account(settings), "refresh-1")
@@ -225,7 +261,9 @@ async def test_mail_is_read_and_sent_with_a_token_that_is_renewed(place: Place) 
 
 
 @requirement("accounts:oauth")
-async def test_a_token_that_ends_early_is_renewed_and_a_revoked_sign_in_is_said(place: Place) -> None:
+async def test_a_token_that_ends_early_is_renewed_and_a_revoked_sign_in_is_said(
+    place: Place,
+) -> None:
     mailbox = place.mailbox()
     await mailbox.search("", 5)
     place.provider.valid.clear()
@@ -272,12 +310,18 @@ async def test_the_person_signs_in_on_another_device(place: Place) -> None:
     with pytest.raises(AuthRequired, match="said no"):
         sign_in_by_device(place.settings, account, said.append, lambda _: None)
     with pytest.raises(BadConfig):
-        sign_in_by_device(place.settings.model_copy(update={"oauth_device_url": None}), account, said.append)
+        sign_in_by_device(
+            place.settings.model_copy(update={"oauth_device_url": None}),
+            account,
+            said.append,
+        )
 
     assert said[0] == "Open http://x/go on any device and type ABCD"
     assert "only you can read it" in kept
     assert len(found) == 1
-    assert {each.get("scope") for each in place.provider.asked if "scope" in each} == {"mail offline"}
+    assert {each.get("scope") for each in place.provider.asked if "scope" in each} == {
+        "mail offline"
+    }
 
 
 @requirement("accounts:oauth")
@@ -286,18 +330,25 @@ async def test_the_person_signs_in_in_a_browser_here_or_elsewhere(place: Place) 
         file.unlink()
     place.provider.status, place.provider.rotates = 200, False
     account = imap_account(place.settings)
-    settings = place.settings.model_copy(update={"oauth_auth_url": "https://provider.example/agree"})
+    settings = place.settings.model_copy(
+        update={"oauth_auth_url": "https://provider.example/agree"}
+    )
     seen: list[str] = []
 
     def agree(**changed: str) -> str:
         """Where the browser ends after the person agreed."""
         query = dict(parse_qsl(urlsplit(seen[-1]).query))
-        answer = {"state": query["state"], "code": f"for {query['code_challenge']}"} | changed
+        answer = {
+            "state": query["state"],
+            "code": f"for {query['code_challenge']}",
+        } | changed
         return f"{query['redirect_uri']}/?{urlencode(answer)}"
 
     def browse(url: str) -> None:
         seen.append(url)
-        threading.Thread(target=httpx2.get, args=(agree().replace("localhost", "127.0.0.1"),)).start()
+        threading.Thread(
+            target=httpx2.get, args=(agree().replace("localhost", "127.0.0.1"),)
+        ).start()
 
     kept = sign_in_by_browser(settings, account, browse)
     pasted = sign_in_by_browser(settings, account, seen.append, agree)
@@ -308,13 +359,21 @@ async def test_the_person_signs_in_in_a_browser_here_or_elsewhere(place: Place) 
     assert kept == pasted
     assert len(found) == 1
     assert seen[-1].startswith("https://provider.example/agree?")
-    for changed, why in (({"state": "x"}, "another sign-in"), ({"code": "y"}, "no longer accepts")):
+    for changed, why in (
+        ({"state": "x"}, "another sign-in"),
+        ({"code": "y"}, "no longer accepts"),
+    ):
         with pytest.raises(AuthRequired, match=why):
             sign_in_by_browser(settings, account, seen.append, partial(agree, **changed))
     with pytest.raises(AuthRequired, match="not the address"):
         sign_in_by_browser(settings, account, seen.append, lambda: "abc")
     with pytest.raises(AuthRequired, match="access_denied"):
-        sign_in_by_browser(settings, account, seen.append, lambda: agree(error="access_denied").replace("code=", "x="))
+        sign_in_by_browser(
+            settings,
+            account,
+            seen.append,
+            lambda: agree(error="access_denied").replace("code=", "x="),
+        )
     with pytest.raises(BadConfig, match="browser"):
         sign_in_by_browser(place.settings, account, seen.append)
 
@@ -327,7 +386,9 @@ async def test_what_is_known_of_a_provider_needs_no_address(place: Place) -> Non
         settings = place.settings.model_copy(update=bare | {"oauth_provider": name})
         assert takes_token(settings)
         with pytest.raises(AuthRequired, match="not the address"):
-            sign_in_by_browser(settings, imap_account(settings), seen.append, lambda: "nothing")
+            sign_in_by_browser(
+                settings, imap_account(settings), seen.append, lambda: "nothing"
+            )
         assert seen[-1].startswith(f"{known['oauth_auth_url']}?")
         assert urlencode({"scope": known["oauth_scope"]}) in seen[-1]
     assert not takes_token(place.settings.model_copy(update=bare))

@@ -56,10 +56,29 @@ async def test_an_empty_query_lists_everything_newest_first(world: World) -> Non
 
 async def test_searching_finds_what_gmail_would_find(world: World) -> None:
     world.deliver(
-        letter(sender="Ann <ann@example.org>", subject="Invoice", body="for January", message_id="<1@x.example>")
+        letter(
+            sender="Ann <ann@example.org>",
+            subject="Invoice",
+            body="for January",
+            message_id="<1@x.example>",
+        )
     )
-    world.deliver(letter(sender="Bob <bob@example.net>", subject="Grüße", body="the lost invoice", attachment="a.pdf"))
-    world.deliver(letter(sender="Cy <cy@example.net>", subject="Lunch", body="at noon", to="team@example.com"))
+    world.deliver(
+        letter(
+            sender="Bob <bob@example.net>",
+            subject="Grüße",
+            body="the lost invoice",
+            attachment="a.pdf",
+        )
+    )
+    world.deliver(
+        letter(
+            sender="Cy <cy@example.net>",
+            subject="Lunch",
+            body="at noon",
+            to="team@example.com",
+        )
+    )
 
     for query, expected in {
         "invoice": ["Grüße", "Invoice"],
@@ -84,7 +103,12 @@ async def test_searching_finds_what_gmail_would_find(world: World) -> None:
 
 async def test_a_mail_reads_in_full(world: World) -> None:
     world.deliver(
-        letter(subject="Grüße", body="Zeile eins\nZeile zwei ü\n", message_id="<1@x.example>", attachment="ü.pdf")
+        letter(
+            subject="Grüße",
+            body="Zeile eins\nZeile zwei ü\n",
+            message_id="<1@x.example>",
+            attachment="ü.pdf",
+        )
     )
     listed = await only(world, "")
 
@@ -95,8 +119,15 @@ async def test_a_mail_reads_in_full(world: World) -> None:
     assert full.body.split("\n")[:2] == ["Zeile eins", "Zeile zwei ü"]
     assert (full.body_from, full.warnings, full.references) == ("plain", (), ())
     assert [file.name for file in full.attachments] == ["ü.pdf"]
-    assert find_attachment(await world.mailbox.read_raw(listed.id), "ü.pdf") == (full.attachments[0], b"content")
-    assert (full.summary.id, full.summary.thread_id, full.summary.date) == (listed.id, listed.thread_id, listed.date)
+    assert find_attachment(await world.mailbox.read_raw(listed.id), "ü.pdf") == (
+        full.attachments[0],
+        b"content",
+    )
+    assert (full.summary.id, full.summary.thread_id, full.summary.date) == (
+        listed.id,
+        listed.thread_id,
+        listed.date,
+    )
     assert set(full.summary.labels) == set(listed.labels) >= {"INBOX", "UNREAD"}
     assert listed.snippet.startswith("Zeile eins Zeile zwei")
 
@@ -122,7 +153,9 @@ async def test_what_is_not_there_is_not_found(world: World) -> None:
 
 async def test_a_thread_holds_a_mail_and_its_answers_oldest_first(world: World) -> None:
     world.deliver(letter(subject="Plan", message_id="<1@x.example>"))
-    world.deliver(letter(subject="Re: Plan", message_id="<2@x.example>", references="<1@x.example>"))
+    world.deliver(
+        letter(subject="Re: Plan", message_id="<2@x.example>", references="<1@x.example>")
+    )
     world.deliver(letter(subject="Other", message_id="<3@x.example>"))
     first = await only(world, "rfc822msgid:1@x.example")
 
@@ -178,7 +211,11 @@ async def test_a_prepared_mail_has_not_left_and_a_sent_one_left_once(world: Worl
     sent = await world.mailbox.send(token, mail, unwritten)
 
     (left,) = world.left()
-    assert (left.subject, left.body, left.to) == ("Grüße", "Wie geht es?\n", "ann@example.org")
+    assert (left.subject, left.body, left.to) == (
+        "Grüße",
+        "Wie geht es?\n",
+        "ann@example.org",
+    )
     assert left.action_id == mail.action_id
     assert await world.mailbox.check(token, mail) == sent
     listed = await only(world, "in:sent")
@@ -192,18 +229,25 @@ async def test_an_address_beyond_ascii_gets_its_mail(world: World) -> None:
     sent = await world.mailbox.send(await world.mailbox.prepare(mail), mail, unwritten)
 
     assert [left.to for left in world.left()] == ["jürgen@example.org"]
-    assert (await only(world, "in:sent")).id == sent.message_id  # in whose copy Cyrus writes XX for two bytes
+    assert (
+        await only(world, "in:sent")
+    ).id == sent.message_id  # in whose copy Cyrus writes XX for two bytes
 
 
 async def test_an_answer_joins_the_thread_of_its_question(world: World) -> None:
     world.deliver(letter(subject="Plan", message_id="<1@x.example>"))
     question = await only(world, "")
-    answer = outgoing(subject="Re: Plan", in_reply_to="<1@x.example>", thread_id=question.thread_id)
+    answer = outgoing(
+        subject="Re: Plan", in_reply_to="<1@x.example>", thread_id=question.thread_id
+    )
 
     sent = await world.mailbox.send(await world.mailbox.prepare(answer), answer, unwritten)
 
     assert sent.thread_id == question.thread_id
-    assert [mail.subject for mail in await world.mailbox.thread(question.thread_id)] == ["Plan", "Re: Plan"]
+    assert [mail.subject for mail in await world.mailbox.thread(question.thread_id)] == [
+        "Plan",
+        "Re: Plan",
+    ]
     assert world.left()[0].in_reply_to == "<1@x.example>"
 
 
@@ -217,14 +261,19 @@ async def test_mail_to_oneself_arrives(world: World) -> None:
 
 
 @requirement("mail:everybody")
-async def test_everybody_gets_the_mail_and_nobody_reads_of_a_blind_copy(world: World) -> None:
+async def test_everybody_gets_the_mail_and_nobody_reads_of_a_blind_copy(
+    world: World,
+) -> None:
     blind = ["eve@blind.example", f"{'x' * 60}@{'long.' * 20}blind.example"]
     mail = outgoing(cc=["bob@example.org", "cy@xn--mnchen-3ya.example"], bcc=[*blind, ME])
 
     await world.mailbox.send(await world.mailbox.prepare(mail), mail, unwritten)
 
     (left,) = world.left()
-    assert (left.to, left.cc) == ("ann@example.org", "bob@example.org, cy@xn--mnchen-3ya.example")
+    assert (left.to, left.cc) == (
+        "ann@example.org",
+        "bob@example.org, cy@xn--mnchen-3ya.example",
+    )
     for reached, copy in world.reached():
         assert sorted(reached) == sorted(mail.recipients)
         assert copy.rstrip() == mail.raw.rstrip()
@@ -234,7 +283,9 @@ async def test_everybody_gets_the_mail_and_nobody_reads_of_a_blind_copy(world: W
 
 
 FILES = [
-    AttachedFile("Übersicht 1/2.pdf".replace("/", "-"), "application/pdf", bytes(range(256)) * 300),
+    AttachedFile(
+        "Übersicht 1/2.pdf".replace("/", "-"), "application/pdf", bytes(range(256)) * 300
+    ),
     AttachedFile("empty.txt", "text/plain", b""),
     AttachedFile("lines.csv", "text/csv", b"a\r\nb\n.\n..\nFrom x\r"),
     AttachedFile("日本語の長い名前" * 8 + ".html", "text/html", b"<p>\xff"),
@@ -252,7 +303,10 @@ async def test_files_arrive_with_the_same_bytes(world: World) -> None:
     sent = await world.mailbox.send(await world.mailbox.prepare(mail), mail, unwritten)
 
     arrived = await only(world, "in:inbox")
-    for copy in (await world.mailbox.read_raw(arrived.id), await world.mailbox.read_raw(sent.message_id)):
+    for copy in (
+        await world.mailbox.read_raw(arrived.id),
+        await world.mailbox.read_raw(sent.message_id),
+    ):
         assert [each.content.rstrip(b"\r\n") for each in read_attachments(copy)] == [
             each.content.rstrip(b"\r\n") for each in FILES
         ]
@@ -261,7 +315,9 @@ async def test_files_arrive_with_the_same_bytes(world: World) -> None:
 
 @requirement("mail:html")
 @pytest.mark.parametrize("files", [[], FILES[:1]])
-async def test_a_text_and_its_html_arrive_as_one_mail(world: World, files: list[AttachedFile]) -> None:
+async def test_a_text_and_its_html_arrive_as_one_mail(
+    world: World, files: list[AttachedFile]
+) -> None:
     page = render_html("Dear **Ünn**,\n\n.see [the plan](https://example.org/a?b=1&c=2)\n")
     mail = outgoing(to=ME, body="Dear **Ünn**\n.\n", html=page, files=files)
 
@@ -270,8 +326,13 @@ async def test_a_text_and_its_html_arrive_as_one_mail(world: World, files: list[
     arrived = await only(world, "in:inbox")
     raw = await world.mailbox.read_raw(arrived.id)
     read = message_from_bytes(raw, policy=policy.default)
-    alternative = next(part for part in read.walk() if part.get_content_type() == "multipart/alternative")
-    assert [part.get_content_type() for part in alternative.iter_parts()] == ["text/plain", "text/html"]
+    alternative = next(
+        part for part in read.walk() if part.get_content_type() == "multipart/alternative"
+    )
+    assert [part.get_content_type() for part in alternative.iter_parts()] == [
+        "text/plain",
+        "text/html",
+    ]
     found = find_page(raw)
     assert found is not None
     assert found[0].replace("\r\n", "\n") == page
@@ -286,9 +347,15 @@ EVERY_DAY = requirement("mail:every-day")
 @EVERY_DAY
 @pytest.mark.parametrize(
     ("do", "undo", "query"),
-    [("read", "unread", "is:read"), ("star", "unstar", "is:starred"), ("label", "unlabel", "label:Bills")],
+    [
+        ("read", "unread", "is:read"),
+        ("star", "unstar", "is:starred"),
+        ("label", "unlabel", "label:Bills"),
+    ],
 )
-async def test_marks_are_set_and_taken_off_again(world: World, do: Doing, undo: Doing, query: str) -> None:
+async def test_marks_are_set_and_taken_off_again(
+    world: World, do: Doing, undo: Doing, query: str
+) -> None:
     for name in ("One", "Two", "Three"):
         world.deliver(letter(subject=name, message_id=f"<{name}@x.example>"))
     ids = [(await only(world, f"subject:{name}")).id for name in ("One", "Two")]
@@ -296,12 +363,16 @@ async def test_marks_are_set_and_taken_off_again(world: World, do: Doing, undo: 
     label = "Bills" if do == "label" else None
 
     for _ in range(2):
-        assert await world.mailbox.change([*ids, "gone", ids[0]], read_change(do, label)) == 2
+        assert (
+            await world.mailbox.change([*ids, "gone", ids[0]], read_change(do, label)) == 2
+        )
         assert sorted(await subjects(world, query)) == ["One", "Two"]
     assert await world.mailbox.change(ids, read_change(undo, label)) == 2
 
     assert await subjects(world, query) == []
-    assert [set(mail.labels) for mail in await world.mailbox.list_mails(ids)] == [set(mail.labels) for mail in before]
+    assert [set(mail.labels) for mail in await world.mailbox.list_mails(ids)] == [
+        set(mail.labels) for mail in before
+    ]
 
 
 @EVERY_DAY
@@ -309,7 +380,9 @@ async def test_trash_keeps_every_mail_and_gives_it_back(world: World) -> None:
     world.deliver(letter(subject="Plan", message_id="<1@x.example>"))
     world.deliver(letter(subject="Kept", message_id="<2@x.example>"))
     sent = outgoing(subject="Mine")
-    mine = (await world.mailbox.send(await world.mailbox.prepare(sent), sent, unwritten)).message_id
+    mine = (
+        await world.mailbox.send(await world.mailbox.prepare(sent), sent, unwritten)
+    ).message_id
     plan = await only(world, "subject:plan")
     ids = [plan.id, mine]
 
@@ -317,7 +390,12 @@ async def test_trash_keeps_every_mail_and_gives_it_back(world: World) -> None:
     assert await subjects(world, "") == ["Kept"]
     assert sorted(await subjects(world, "in:trash")) == ["Mine", "Plan"]
     assert (await world.mailbox.get(plan.id)).body.strip() == "How are you?"
-    assert await world.mailbox.change([*ids, (await only(world, "subject:kept")).id], Deed("untrash")) == 2
+    assert (
+        await world.mailbox.change(
+            [*ids, (await only(world, "subject:kept")).id], Deed("untrash")
+        )
+        == 2
+    )
 
     assert await subjects(world, "in:trash") == []
     assert sorted(await subjects(world, "in:inbox")) == ["Kept", "Plan"]
@@ -359,14 +437,22 @@ async def test_every_change_has_a_way_back_for_what_it_changed(world: World) -> 
         for back, those in way_back:
             await world.mailbox.change(those, back)
         after = await world.mailbox.list_mails(ids)
-        assert [set(mail.labels) for mail in after] == [set(mail.labels) for mail in before], change
+        assert [set(mail.labels) for mail in after] == [
+            set(mail.labels) for mail in before
+        ], change
 
 
 @asynccontextmanager
 async def desk_on(world: World, home: Home) -> AsyncIterator[tuple[Desk, Client]]:
     """A desk whose one account is of this world, and is known by another address as well."""
-    account = world.account | {"name": "one", "address": ME, "aliases": ["sales@example.com"]}
-    desk = Desk(load(home.environment | {"DESKHAND_MAIL_ACCOUNTS": json.dumps([account])}).settings)
+    account = world.account | {
+        "name": "one",
+        "address": ME,
+        "aliases": ["sales@example.com"],
+    }
+    desk = Desk(
+        load(home.environment | {"DESKHAND_MAIL_ACCOUNTS": json.dumps([account])}).settings
+    )
     async with Client(desk_server(desk), mode="2026-07-28") as client:
         yield desk, client
     await desk.close_mailbox()
@@ -374,9 +460,20 @@ async def desk_on(world: World, home: Home) -> AsyncIterator[tuple[Desk, Client]
 
 
 @requirement("accounts:sender")
-async def test_the_tools_of_the_desk_do_alike_on_every_mailbox(world: World, home: Home) -> None:
-    question = letter(to="Sales <sales@example.com>, bob@example.org", subject="Plan", message_id="<1@x.example>")
-    again = letter(subject="Re: Plan", message_id="<2@x.example>", references="<1@x.example>", attachment="ü.txt")
+async def test_the_tools_of_the_desk_do_alike_on_every_mailbox(
+    world: World, home: Home
+) -> None:
+    question = letter(
+        to="Sales <sales@example.com>, bob@example.org",
+        subject="Plan",
+        message_id="<1@x.example>",
+    )
+    again = letter(
+        subject="Re: Plan",
+        message_id="<2@x.example>",
+        references="<1@x.example>",
+        attachment="ü.txt",
+    )
     async with desk_on(world, home) as (desk, client):
         box = desk.account_mailbox("one")
         for raw in (question, again):
@@ -384,16 +481,27 @@ async def test_the_tools_of_the_desk_do_alike_on_every_mailbox(world: World, hom
                 await box.receive([Incoming(raw, seen=False)])
             else:
                 world.deliver(raw)
-        mails = {each["subject"]: each for each in (await call(client, "search_email", query=""))["emails"]}
+        mails = {
+            each["subject"]: each
+            for each in (await call(client, "search_email", query=""))["emails"]
+        }
         first, second = mails["Plan"], mails["Re: Plan"]["message_id"]
         thread = await call(client, "get_thread", thread_id=first["thread_id"])
         text = await call(client, "get_attachment", message_id=second, name="ü.txt")
-        counted = await call(client, "update_emails", query="subject:plan", do="star", dry_run=True)
+        counted = await call(
+            client, "update_emails", query="subject:plan", do="star", dry_run=True
+        )
         for do in ("star", "read", "archive"):
             await call(client, "update_emails", ids=[second], do=do)
-        changed = (await call(client, "search_email", query="is:starred -in:inbox"))["emails"]
+        changed = (await call(client, "search_email", query="is:starred -in:inbox"))[
+            "emails"
+        ]
         calls = {
-            "forward_email": {"message_id": second, "to": ["cy@example.org"], "body": "Please look."},
+            "forward_email": {
+                "message_id": second,
+                "to": ["cy@example.org"],
+                "body": "Please look.",
+            },
             "reply_email": {
                 "thread_id": first["thread_id"],
                 "message_id": first["message_id"],
@@ -414,7 +522,13 @@ async def test_the_tools_of_the_desk_do_alike_on_every_mailbox(world: World, hom
     assert [each["message_id"] for each in changed] == [second]
     by_subject = {mime.parse(raw).subject: raw for raw in sent}
     passed_on, answer = by_subject["Fwd: Re: Plan"], mime.parse(by_subject["Re: Plan"])
-    assert [tuple(each) for each in read_attachments(passed_on)] == [("ü.txt", "application/octet-stream", b"content")]
-    assert (answer.sender, answer.to, answer.cc) == ("sales@example.com", "ann@example.org", "bob@example.org")
+    assert [tuple(each) for each in read_attachments(passed_on)] == [
+        ("ü.txt", "application/octet-stream", b"content")
+    ]
+    assert (answer.sender, answer.to, answer.cc) == (
+        "sales@example.com",
+        "ann@example.org",
+        "bob@example.org",
+    )
     for reached, _ in world.reached():
         assert set(reached) in ({"cy@example.org"}, {"ann@example.org", "bob@example.org"})

@@ -31,13 +31,19 @@ def relay(server: ImapAccount) -> Iterator[Relay]:
 
 
 @pytest.fixture
-async def mailbox(server: ImapAccount, relay: Relay, tmp_path: Path) -> AsyncIterator[ImapMailbox]:
-    made = ImapMailbox(load({"DESKHAND_HOME": str(tmp_path)} | server.environment(relay)).settings)
+async def mailbox(
+    server: ImapAccount, relay: Relay, tmp_path: Path
+) -> AsyncIterator[ImapMailbox]:
+    made = ImapMailbox(
+        load({"DESKHAND_HOME": str(tmp_path)} | server.environment(relay)).settings
+    )
     yield made
     await made.close()
 
 
-async def test_every_mail_and_draft_is_filed_whatever_was_looked_at_before(mailbox: ImapMailbox) -> None:
+async def test_every_mail_and_draft_is_filed_whatever_was_looked_at_before(
+    mailbox: ImapMailbox,
+) -> None:
     for number in (1, 2, 3):
         mail = outgoing(action_id=f"act-{number}")
         await mailbox.send(await mailbox.prepare(mail), mail, unwritten)
@@ -47,7 +53,9 @@ async def test_every_mail_and_draft_is_filed_whatever_was_looked_at_before(mailb
 
 
 @pytest.mark.parametrize("server", ["cyrus"], indirect=True)
-async def test_a_move_that_the_server_refuses_leaves_nothing_behind(server: ImapAccount, mailbox: ImapMailbox) -> None:
+async def test_a_move_that_the_server_refuses_leaves_nothing_behind(
+    server: ImapAccount, mailbox: ImapMailbox
+) -> None:
     server.deliver(letter(message_id="<one@example.org>"))
     (mail,) = await mailbox.search("", 10)
     with server.client() as client:
@@ -63,16 +71,24 @@ async def test_a_move_that_the_server_refuses_leaves_nothing_behind(server: Imap
 
 
 @pytest.mark.parametrize("name", ["courier", "cyrus"])
-async def test_a_server_that_was_started_anew_is_found_again(name: str, tmp_path: Path) -> None:
+async def test_a_server_that_was_started_anew_is_found_again(
+    name: str, tmp_path: Path
+) -> None:
     with Foreign(name) as process:
         account = ImapAccount(process.port)
-        mailbox = ImapMailbox(load({"DESKHAND_HOME": str(tmp_path)} | account.environment(Relay(account))).settings)
+        mailbox = ImapMailbox(
+            load(
+                {"DESKHAND_HOME": str(tmp_path)} | account.environment(Relay(account))
+            ).settings
+        )
         account.deliver(letter(message_id="<one@example.org>"))
         cursor = await mailbox.position()
         with anyio.fail_after(30):
             async with anyio.create_task_group() as group:
                 group.start_soon(mailbox.wait, cursor, 60)
-                await anyio.to_thread.run_sync(account.deliver, letter(message_id="<two@example.org>"))
+                await anyio.to_thread.run_sync(
+                    account.deliver, letter(message_id="<two@example.org>")
+                )
         assert len((await mailbox.find_arrived(cursor)).ids) == 1
 
         process.restart()

@@ -52,13 +52,17 @@ def waits() -> list[float]:
 
 
 @pytest.fixture
-async def mailbox(gmail: GmailDouble, waits: list[float], tmp_path: Path) -> AsyncIterator[GmailMailbox]:
+async def mailbox(
+    gmail: GmailDouble, waits: list[float], tmp_path: Path
+) -> AsyncIterator[GmailMailbox]:
     made = opened(gmail, tmp_path, waits)
     yield made
     await made.close()
 
 
-def opened(gmail: GmailDouble, folder: Path, waits: list[float] | None = None) -> GmailMailbox:
+def opened(
+    gmail: GmailDouble, folder: Path, waits: list[float] | None = None
+) -> GmailMailbox:
     async def wait(seconds: float) -> None:
         (waits if waits is not None else []).append(seconds)
 
@@ -79,11 +83,17 @@ async def test_a_search_of_fifty_takes_three_round_trips_with_the_sign_in_and_th
 
     assert gmail.round_trips == 5
     assert found == again
-    assert [mail.subject for mail in found] == [f"Invoice {number}" for number in reversed(range(10, 60))]
+    assert [mail.subject for mail in found] == [
+        f"Invoice {number}" for number in reversed(range(10, 60))
+    ]
 
 
-async def test_a_mail_reads_as_it_was_written(gmail: GmailDouble, mailbox: GmailMailbox) -> None:
-    raw = letter(sender="Jürgen <j@example.org>", subject="Grüße & <mehr>", body="Schöne Grüße")
+async def test_a_mail_reads_as_it_was_written(
+    gmail: GmailDouble, mailbox: GmailMailbox
+) -> None:
+    raw = letter(
+        sender="Jürgen <j@example.org>", subject="Grüße & <mehr>", body="Schöne Grüße"
+    )
     held = gmail.account.deliver(raw, at=DATE)
 
     (summary,) = await mailbox.search("", 10)
@@ -100,7 +110,10 @@ async def test_a_mail_reads_as_it_was_written(gmail: GmailDouble, mailbox: Gmail
 async def test_a_label_that_several_make_at_the_same_moment_is_made_once(
     mailbox: GmailMailbox, gmail: GmailDouble
 ) -> None:
-    mails = [gmail.account.deliver(letter(message_id=f"<{number}@x.example>")).id for number in range(5)]
+    mails = [
+        gmail.account.deliver(letter(message_id=f"<{number}@x.example>")).id
+        for number in range(5)
+    ]
 
     await asyncio.gather(*(mailbox.add_label(each, "New") for each in mails))
 
@@ -128,7 +141,9 @@ async def test_labels_have_their_names_and_stay_fresh_while_the_rest_is_remember
     assert gmail.asked.count("labels.create") == 2
 
 
-async def test_a_label_is_not_made_for_a_mail_that_is_not_there(gmail: GmailDouble, mailbox: GmailMailbox) -> None:
+async def test_a_label_is_not_made_for_a_mail_that_is_not_there(
+    gmail: GmailDouble, mailbox: GmailMailbox
+) -> None:
     with pytest.raises(NotFound):
         await mailbox.add_label("18d5a0000000ffff", "New")
     with pytest.raises(InvalidInput):
@@ -143,7 +158,9 @@ async def test_a_reply_joins_its_thread_and_the_thread_reads_oldest_first(
     gmail: GmailDouble, mailbox: GmailMailbox
 ) -> None:
     first = gmail.account.deliver(letter(subject="Plan", message_id="<one@example.org>"))
-    reply = outgoing(subject="Re: Plan", in_reply_to="<one@example.org>", thread_id=first.thread_id)
+    reply = outgoing(
+        subject="Re: Plan", in_reply_to="<one@example.org>", thread_id=first.thread_id
+    )
 
     sent = await mailbox.send(await mailbox.prepare(reply), reply, unwritten)
     thread = await mailbox.thread(first.thread_id)
@@ -152,17 +169,27 @@ async def test_a_reply_joins_its_thread_and_the_thread_reads_oldest_first(
     assert [mail.id for mail in thread] == [first.id, sent.message_id]
 
 
-@pytest.mark.parametrize("name", ["18d5a0000000ffff", "not an id", "../labels", "..", "", "x" * 5000, "a\r\nb"])
+@pytest.mark.parametrize(
+    "name", ["18d5a0000000ffff", "not an id", "../labels", "..", "", "x" * 5000, "a\r\nb"]
+)
 async def test_what_is_not_there_is_not_found_however_it_is_spelled(
     gmail: GmailDouble, mailbox: GmailMailbox, name: str
 ) -> None:
     for ask in (mailbox.get, mailbox.thread):
         with pytest.raises(NotFound):
             await ask(name)
-    assert set(gmail.asked) <= {"token", "batch", "messages.get", "threads.get", "labels.list"}
+    assert set(gmail.asked) <= {
+        "token",
+        "batch",
+        "messages.get",
+        "threads.get",
+        "labels.list",
+    }
 
 
-async def test_a_mail_that_vanishes_during_the_search_is_left_out(gmail: GmailDouble, mailbox: GmailMailbox) -> None:
+async def test_a_mail_that_vanishes_during_the_search_is_left_out(
+    gmail: GmailDouble, mailbox: GmailMailbox
+) -> None:
     gmail.account.deliver(letter())
     gmail.plan("messages.get", Status(404, "notFound"))
 
@@ -173,7 +200,12 @@ async def test_a_mail_that_vanishes_during_the_search_is_left_out(gmail: GmailDo
 async def test_reads_wait_and_try_again_at_most_three_times(
     gmail: GmailDouble, mailbox: GmailMailbox, waits: list[float]
 ) -> None:
-    gmail.plan("messages.list", Status(503), Cut(accepted=False), Status(403, "userRateLimitExceeded", retry_after=7))
+    gmail.plan(
+        "messages.list",
+        Status(503),
+        Cut(accepted=False),
+        Status(403, "userRateLimitExceeded", retry_after=7),
+    )
 
     assert await mailbox.search("", 10) == []
     assert waits == [0.25, 0.5, 7.0]
@@ -205,7 +237,11 @@ async def test_of_a_batch_only_the_part_that_failed_is_asked_again(
     ],
 )
 async def test_trouble_that_stays_is_told_after_the_last_attempt(
-    gmail: GmailDouble, mailbox: GmailMailbox, waits: list[float], fault: Any, error: type[DeskError]
+    gmail: GmailDouble,
+    mailbox: GmailMailbox,
+    waits: list[float],
+    fault: Any,
+    error: type[DeskError],
 ) -> None:
     gmail.plan("messages.list", *[fault] * 4)
 
@@ -216,8 +252,14 @@ async def test_trouble_that_stays_is_told_after_the_last_attempt(
 
 
 @requirement("gmail:errors")
-async def test_refusals_are_not_tried_again(gmail: GmailDouble, mailbox: GmailMailbox, waits: list[float]) -> None:
-    gmail.plan("messages.list", Status(403, "insufficientPermissions"), Status(400, "invalidArgument"))
+async def test_refusals_are_not_tried_again(
+    gmail: GmailDouble, mailbox: GmailMailbox, waits: list[float]
+) -> None:
+    gmail.plan(
+        "messages.list",
+        Status(403, "insufficientPermissions"),
+        Status(400, "invalidArgument"),
+    )
 
     with pytest.raises(Denied) as denied:
         await mailbox.search("", 10)
@@ -241,7 +283,9 @@ async def test_a_wait_that_is_too_long_is_the_callers_to_decide(
 
 
 @requirement("gmail:reads-retried")
-@pytest.mark.parametrize("fault", [Status(500), Status(429, "rateLimitExceeded"), Cut(accepted=False)])
+@pytest.mark.parametrize(
+    "fault", [Status(500), Status(429, "rateLimitExceeded"), Cut(accepted=False)]
+)
 async def test_what_changes_something_is_never_tried_again(
     gmail: GmailDouble, mailbox: GmailMailbox, waits: list[float], fault: Any
 ) -> None:
@@ -257,9 +301,15 @@ async def test_what_changes_something_is_never_tried_again(
 
 @requirement("gmail:nothing-happened")
 @pytest.mark.parametrize("accepted", [False, True])
-@pytest.mark.parametrize("fault", [Status(500), Status(503), Status(429, "rateLimitExceeded", retry_after=2)])
+@pytest.mark.parametrize(
+    "fault", [Status(500), Status(503), Status(429, "rateLimitExceeded", retry_after=2)]
+)
 async def test_a_draft_is_made_once_however_often_gmail_fails(
-    gmail: GmailDouble, mailbox: GmailMailbox, waits: list[float], fault: Status, accepted: bool
+    gmail: GmailDouble,
+    mailbox: GmailMailbox,
+    waits: list[float],
+    fault: Status,
+    accepted: bool,
 ) -> None:
     accepted &= fault.code != 429
     await mailbox.create_draft(outgoing(action_id="another").raw, None)
@@ -273,7 +323,9 @@ async def test_a_draft_is_made_once_however_often_gmail_fails(
 
 
 @requirement("gmail:nothing-happened")
-@pytest.mark.parametrize("fault", [Status(500), Status(503), Status(429, "rateLimitExceeded")])
+@pytest.mark.parametrize(
+    "fault", [Status(500), Status(503), Status(429, "rateLimitExceeded")]
+)
 @pytest.mark.parametrize("times", [3, 4])
 async def test_a_mail_that_gmail_fails_to_send_is_sent_again_three_times_at_most(
     gmail: GmailDouble, mailbox: GmailMailbox, waits: list[float], fault: Status, times: int
@@ -344,7 +396,9 @@ async def test_whatever_gmail_says_to_a_send_but_yes_is_a_failed_send_with_its_s
 
 
 @requirement("gmail:errors")
-async def test_a_draft_that_gmail_does_not_find_is_a_failed_send(gmail: GmailDouble, mailbox: GmailMailbox) -> None:
+async def test_a_draft_that_gmail_does_not_find_is_a_failed_send(
+    gmail: GmailDouble, mailbox: GmailMailbox
+) -> None:
     gmail.plan("drafts.create", Status(404, "notFound"))
 
     with pytest.raises(SendFailed) as failed:
@@ -355,11 +409,17 @@ async def test_a_draft_that_gmail_does_not_find_is_a_failed_send(gmail: GmailDou
 
 @requirement("gmail:errors")
 @pytest.mark.parametrize("code", [404, 405, 501])
-async def test_an_endpoint_without_batch_is_named(gmail: GmailDouble, mailbox: GmailMailbox, code: int) -> None:
+async def test_an_endpoint_without_batch_is_named(
+    gmail: GmailDouble, mailbox: GmailMailbox, code: int
+) -> None:
     held = gmail.account.deliver(letter())
     gmail.plan("batch", *[Status(code, "notFound")] * 3)
 
-    for asked in (mailbox.search("", 10), mailbox.get(held.id), mailbox.add_label(held.id, "Done")):
+    for asked in (
+        mailbox.search("", 10),
+        mailbox.get(held.id),
+        mailbox.add_label(held.id, "Done"),
+    ):
         with pytest.raises(BadConfig, match=r"has no /batch/gmail/v1") as named:
             await asked
         assert "DESKHAND_GMAIL_API_ENDPOINT" in (named.value.hint or "")
@@ -383,7 +443,9 @@ async def test_an_expired_token_is_renewed_once_and_the_call_succeeds(
 
 
 @requirement("gmail:sign-in")
-async def test_a_revoked_sign_in_says_which_command_to_run(gmail: GmailDouble, mailbox: GmailMailbox) -> None:
+async def test_a_revoked_sign_in_says_which_command_to_run(
+    gmail: GmailDouble, mailbox: GmailMailbox
+) -> None:
     await mailbox.address()
     gmail.refresh_token = None
     gmail.expire()
@@ -421,7 +483,9 @@ async def test_a_rotated_token_is_kept_and_only_its_owner_can_read_it(
 
 
 @requirement("gmail:sign-in")
-@pytest.mark.parametrize("content", [None, "", "{}", "[1]", '{"client_id": 3}', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "content", [None, "", "{}", "[1]", '{"client_id": 3}', b"\xff\xfe"]
+)
 async def test_credentials_that_are_missing_or_broken_are_a_matter_of_signing_in(
     gmail: GmailDouble, tmp_path: Path, content: str | bytes | None
 ) -> None:
@@ -539,7 +603,9 @@ async def test_a_draft_that_somebody_deleted_leaves_the_question_to_the_person(
 
 
 @requirement("gmail:never-twice")
-async def test_another_mail_to_the_same_person_is_not_taken_for_ours(gmail: GmailDouble, mailbox: GmailMailbox) -> None:
+async def test_another_mail_to_the_same_person_is_not_taken_for_ours(
+    gmail: GmailDouble, mailbox: GmailMailbox
+) -> None:
     first, second = outgoing(action_id="a1"), outgoing(action_id="a2")
     await mailbox.send(await mailbox.prepare(first), first, unwritten)
     token = await mailbox.prepare(second)
@@ -555,7 +621,9 @@ async def test_a_gmail_that_cannot_be_reached_has_sent_nothing(
     mail = outgoing()
     token = await mailbox.prepare(mail)
     unreachable = {"DESKHAND_GMAIL_API_ENDPOINT": "http://127.0.0.1:9"}
-    settings = load({"DESKHAND_HOME": str(tmp_path)} | gmail.environment(tmp_path) | unreachable).settings
+    settings = load(
+        {"DESKHAND_HOME": str(tmp_path)} | gmail.environment(tmp_path) | unreachable
+    ).settings
     elsewhere = GmailMailbox(settings)
 
     with pytest.raises(SendFailed) as failed:
@@ -566,7 +634,9 @@ async def test_a_gmail_that_cannot_be_reached_has_sent_nothing(
 
 
 @requirement("gmail:never-twice")
-async def test_a_sign_in_that_fails_before_the_send_has_sent_nothing(gmail: GmailDouble, mailbox: GmailMailbox) -> None:
+async def test_a_sign_in_that_fails_before_the_send_has_sent_nothing(
+    gmail: GmailDouble, mailbox: GmailMailbox
+) -> None:
     mail = outgoing()
     token = await mailbox.prepare(mail)
     gmail.plan("drafts.send", Expired())
@@ -581,7 +651,9 @@ async def test_a_sign_in_that_fails_before_the_send_has_sent_nothing(gmail: Gmai
 
 @requirement("gmail:never-twice")
 @pytest.mark.parametrize("fault", [None, Cut(accepted=True), Cut(accepted=False)])
-async def test_where_only_sending_was_granted_there_is_one_attempt_and_no_guess(tmp_path: Path, fault: Any) -> None:
+async def test_where_only_sending_was_granted_there_is_one_attempt_and_no_guess(
+    tmp_path: Path, fault: Any
+) -> None:
     with GmailDouble(scope=SEND) as gmail:
         mailbox = opened(gmail, tmp_path)
         mail = outgoing()
@@ -600,7 +672,9 @@ async def test_where_only_sending_was_granted_there_is_one_attempt_and_no_guess(
 
 
 @requirement("gmail:errors")
-async def test_an_answer_that_does_not_come_in_time_says_so(gmail: GmailDouble, mailbox: GmailMailbox) -> None:
+async def test_an_answer_that_does_not_come_in_time_says_so(
+    gmail: GmailDouble, mailbox: GmailMailbox
+) -> None:
     await mailbox.address()
     mailbox._http.timeout = httpx2.Timeout(0.05)
     gmail.plan("messages.list", *[Slow(5)] * 4)
@@ -617,20 +691,40 @@ class Terminal:
     gmail: GmailDouble
 
     def client(self, folder: Path) -> Path:
-        addresses = {"auth_uri": f"{self.gmail.origin}/consent", "token_uri": f"{self.gmail.origin}/token"}
+        addresses = {
+            "auth_uri": f"{self.gmail.origin}/consent",
+            "token_uri": f"{self.gmail.origin}/token",
+        }
         file = folder / "client.json"
         file.write_text(json.dumps({"installed": CLIENT | addresses}))
         return file
 
-    def signs_in(self, *arguments: str, alter: Callable[[str], str] = str) -> tuple[int, str, str]:
+    def signs_in(
+        self, *arguments: str, alter: Callable[[str], str] = str
+    ) -> tuple[int, str, str]:
         environment = self.home.environment | {
             "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
             "DESKHAND_GMAIL_API_ENDPOINT": self.gmail.origin,
         }
-        command = [warm_python(), "-m", "deskhand", "mail", "login", "gmail", "--no-browser", *arguments]
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        command = [
+            warm_python(),
+            "-m",
+            "deskhand",
+            "mail",
+            "login",
+            "gmail",
+            "--no-browser",
+            *arguments,
+        ]
+        pipes: dict[str, Any] = {
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "text": True,
+        }
         with subprocess.Popen(command, env=environment, **pipes) as login:
-            url = next((line.strip() for line in login.stdout if "code_challenge" in line), None)
+            url = next(
+                (line.strip() for line in login.stdout if "code_challenge" in line), None
+            )
             if url is not None:
                 with urllib.request.urlopen(alter(url)) as page:
                     assert page.status == 200
@@ -681,7 +775,10 @@ def test_doctor_explains_why_a_sign_in_ends_after_seven_days(
 def test_the_person_pastes_the_address_at_which_a_browser_elsewhere_ended(
     gmail: GmailDouble, terminal: Terminal, tmp_path: Path
 ) -> None:
-    settings = load(terminal.home.environment | {"DESKHAND_GMAIL_CREDENTIALS": str(tmp_path / "kept.json")}).settings
+    settings = load(
+        terminal.home.environment
+        | {"DESKHAND_GMAIL_CREDENTIALS": str(tmp_path / "kept.json")}
+    ).settings
     client = installed_client(terminal.client(tmp_path))
     seen: list[str] = []
 
@@ -696,14 +793,21 @@ def test_the_person_pastes_the_address_at_which_a_browser_elsewhere_ended(
         sign_in(settings, client, seen.append, lambda: "4/abc")
 
     assert place == str(tmp_path / "kept.json")
-    assert json.loads((tmp_path / "kept.json").read_text())["refresh_token"] == gmail.refresh_token
+    assert (
+        json.loads((tmp_path / "kept.json").read_text())["refresh_token"]
+        == gmail.refresh_token
+    )
 
 
 @requirement("gmail:sign-in")
-def test_an_answer_to_another_sign_in_is_refused(terminal: Terminal, tmp_path: Path) -> None:
+def test_an_answer_to_another_sign_in_is_refused(
+    terminal: Terminal, tmp_path: Path
+) -> None:
     client = str(terminal.client(tmp_path))
 
-    code, _, complained = terminal.signs_in("--client", client, alter=lambda url: url.replace("state=", "state=x"))
+    code, _, complained = terminal.signs_in(
+        "--client", client, alter=lambda url: url.replace("state=", "state=x")
+    )
 
     assert code == 6
     assert "another sign-in" in complained
@@ -711,7 +815,9 @@ def test_an_answer_to_another_sign_in_is_refused(terminal: Terminal, tmp_path: P
 
 
 @requirement("gmail:sign-in")
-def test_the_first_sign_in_says_that_it_needs_a_client(terminal: Terminal, tmp_path: Path) -> None:
+def test_the_first_sign_in_says_that_it_needs_a_client(
+    terminal: Terminal, tmp_path: Path
+) -> None:
     wrong = tmp_path / "client.json"
     wrong.write_text('{"web": {}}')
 

@@ -22,9 +22,13 @@ def gmail() -> Iterator[GmailDouble]:
 @pytest.fixture
 def http(gmail: GmailDouble) -> Iterator[httpx2.Client]:
     form = {"grant_type": "refresh_token", "refresh_token": "refresh-1"}
-    token = httpx2.post(f"{gmail.origin}/token", data=form | CLIENT, timeout=60).json()["access_token"]
+    token = httpx2.post(f"{gmail.origin}/token", data=form | CLIENT, timeout=60).json()[
+        "access_token"
+    ]
     with httpx2.Client(
-        base_url=f"{gmail.origin}/gmail/v1/users/me/", headers={"Authorization": f"Bearer {token}"}, timeout=60
+        base_url=f"{gmail.origin}/gmail/v1/users/me/",
+        headers={"Authorization": f"Bearer {token}"},
+        timeout=60,
     ) as client:
         yield client
 
@@ -37,10 +41,16 @@ def users(gmail: GmailDouble) -> Iterator[Any]:
 
     # Not from_authorized_user_file: that goes to Google for a token, whatever the file says.
     credentials = Credentials(  # type: ignore[no-untyped-call]
-        token=None, refresh_token="refresh-1", token_uri=f"{gmail.origin}/token", scopes=[MODIFY], **CLIENT
+        token=None,
+        refresh_token="refresh-1",
+        token_uri=f"{gmail.origin}/token",
+        scopes=[MODIFY],
+        **CLIENT,
     )
     options = {"api_endpoint": gmail.origin}
-    with build_from_document(discovery.DOCUMENT, credentials=credentials, client_options=options) as service:
+    with build_from_document(
+        discovery.DOCUMENT, credentials=credentials, client_options=options
+    ) as service:
         yield service.users()
 
 
@@ -67,12 +77,24 @@ def test_each_method_of_the_double_is_one_of_googles() -> None:
         ("POST", "messages/send", {}, 400, "raw"),
         ("POST", "messages/send", {"raw": "U3ViamVjdDogeA0KDQp4"}, 400, "Recipient"),
         ("POST", "labels", {"name": "inbox"}, 409, "exists"),
-        ("POST", "messages/18d5a00000000001/modify", {"addLabelIds": ["Nothing"]}, 400, "Invalid label"),
+        (
+            "POST",
+            "messages/18d5a00000000001/modify",
+            {"addLabelIds": ["Nothing"]},
+            400,
+            "Invalid label",
+        ),
         ("POST", "drafts/send", {"id": "r1"}, 404, "not found"),
     ],
 )
 def test_what_google_refuses_the_double_refuses(
-    gmail: GmailDouble, http: httpx2.Client, verb: str, path: str, body: Any, status: int, message: str
+    gmail: GmailDouble,
+    http: httpx2.Client,
+    verb: str,
+    path: str,
+    body: Any,
+    status: int,
+    message: str,
 ) -> None:
     gmail.account.deliver(letter())
 
@@ -83,8 +105,13 @@ def test_what_google_refuses_the_double_refuses(
 
 
 @requirement("gmail:honest-double")
-def test_nobody_enters_without_a_token_nor_beyond_its_scope(gmail: GmailDouble, http: httpx2.Client) -> None:
-    assert httpx2.get(f"{gmail.origin}/gmail/v1/users/me/profile", timeout=60).status_code == 401
+def test_nobody_enters_without_a_token_nor_beyond_its_scope(
+    gmail: GmailDouble, http: httpx2.Client
+) -> None:
+    assert (
+        httpx2.get(f"{gmail.origin}/gmail/v1/users/me/profile", timeout=60).status_code
+        == 401
+    )
 
     gmail.scope = "https://www.googleapis.com/auth/gmail.send"
     assert http.get("messages").status_code == 403
@@ -92,22 +119,48 @@ def test_nobody_enters_without_a_token_nor_beyond_its_scope(gmail: GmailDouble, 
 
 @requirement("gmail:honest-double")
 def test_an_answer_that_is_not_googles_is_a_defect_of_the_double() -> None:
-    assert discovery.mismatch({"$ref": "Message"}, {"id": "1", "labelIds": ["INBOX"], "sizeEstimate": 3}) is None
-    for wrong in ({"ID": "1"}, {"id": 1}, {"labelIds": "INBOX"}, {"internalDate": "today"}, {"payload": {"body": 3}}):
+    assert (
+        discovery.mismatch(
+            {"$ref": "Message"}, {"id": "1", "labelIds": ["INBOX"], "sizeEstimate": 3}
+        )
+        is None
+    )
+    for wrong in (
+        {"ID": "1"},
+        {"id": 1},
+        {"labelIds": "INBOX"},
+        {"internalDate": "today"},
+        {"payload": {"body": 3}},
+    ):
         assert discovery.mismatch({"$ref": "Message"}, wrong) is not None, wrong
 
 
 @requirement("gmail:honest-double")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_googles_own_client_goes_through_a_mails_whole_life(gmail: GmailDouble, users: Any) -> None:
-    first = gmail.account.deliver(letter(subject="Plan", message_id="<one@example.org>", attachment="plan.pdf"))
+def test_googles_own_client_goes_through_a_mails_whole_life(
+    gmail: GmailDouble, users: Any
+) -> None:
+    first = gmail.account.deliver(
+        letter(subject="Plan", message_id="<one@example.org>", attachment="plan.pdf")
+    )
 
     assert users.getProfile(userId="me").execute()["emailAddress"] == "me@example.com"
-    listed = users.messages().list(userId="me", q="subject:plan is:unread", maxResults=5).execute()
-    assert listed == {"messages": [{"id": first.id, "threadId": first.thread_id}], "resultSizeEstimate": 1}
+    listed = (
+        users.messages()
+        .list(userId="me", q="subject:plan is:unread", maxResults=5)
+        .execute()
+    )
+    assert listed == {
+        "messages": [{"id": first.id, "threadId": first.thread_id}],
+        "resultSizeEstimate": 1,
+    }
     full = users.messages().get(userId="me", id=first.id).execute()
     assert [part["filename"] for part in full["payload"]["parts"]] == ["", "plan.pdf"]
-    some = users.messages().get(userId="me", id=first.id, format="metadata", metadataHeaders=["Subject"]).execute()
+    some = (
+        users.messages()
+        .get(userId="me", id=first.id, format="metadata", metadataHeaders=["Subject"])
+        .execute()
+    )
     assert some["payload"]["headers"] == [{"name": "Subject", "value": "Plan"}]
 
     label = users.labels().create(userId="me", body={"name": "Done"}).execute()
@@ -115,13 +168,28 @@ def test_googles_own_client_goes_through_a_mails_whole_life(gmail: GmailDouble, 
     users.messages().modify(userId="me", id=first.id, body=change).execute()
     assert gmail.account.mails[first.id].labels == [label["id"]]
 
-    answer = letter(subject="Re: Plan", to="ann@example.org", references="<one@example.org>", message_id="<x@example>")
+    answer = letter(
+        subject="Re: Plan",
+        to="ann@example.org",
+        references="<one@example.org>",
+        message_id="<x@example>",
+    )
     raw = base64.urlsafe_b64encode(answer).decode()
-    draft = users.drafts().create(userId="me", body={"message": {"raw": raw, "threadId": first.thread_id}}).execute()
-    assert users.drafts().get(userId="me", id=draft["id"]).execute()["message"]["labelIds"] == ["DRAFT"]
-    assert [each["id"] for each in users.drafts().list(userId="me").execute()["drafts"]] == [draft["id"]]
+    draft = (
+        users.drafts()
+        .create(userId="me", body={"message": {"raw": raw, "threadId": first.thread_id}})
+        .execute()
+    )
+    assert users.drafts().get(userId="me", id=draft["id"]).execute()["message"][
+        "labelIds"
+    ] == ["DRAFT"]
+    assert [
+        each["id"] for each in users.drafts().list(userId="me").execute()["drafts"]
+    ] == [draft["id"]]
     sent = users.drafts().send(userId="me", body={"id": draft["id"]}).execute()
-    thread = users.threads().get(userId="me", id=first.thread_id, format="minimal").execute()
+    thread = (
+        users.threads().get(userId="me", id=first.thread_id, format="minimal").execute()
+    )
 
     assert [each["id"] for each in thread["messages"]] == [first.id, sent["id"]]
     assert gmail.delivered == [answer]
@@ -129,7 +197,9 @@ def test_googles_own_client_goes_through_a_mails_whole_life(gmail: GmailDouble, 
 
 @requirement("gmail:honest-double")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_googles_own_client_understands_the_refusals_and_renews_its_token(gmail: GmailDouble, users: Any) -> None:
+def test_googles_own_client_understands_the_refusals_and_renews_its_token(
+    gmail: GmailDouble, users: Any
+) -> None:
     from googleapiclient.errors import HttpError
 
     with pytest.raises(HttpError) as missing:

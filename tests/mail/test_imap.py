@@ -44,18 +44,28 @@ def relay(server: Dovecot) -> Iterator[Relay]:
 
 
 @pytest.fixture
-async def mailbox(server: Dovecot, relay: Relay, tmp_path: Path) -> AsyncIterator[ImapMailbox]:
+async def mailbox(
+    server: Dovecot, relay: Relay, tmp_path: Path
+) -> AsyncIterator[ImapMailbox]:
     made = opened(server, relay, tmp_path)
     yield made
     await made.close()
 
 
-def opened(server: ImapAccount, relay: Relay, folder: Path, **variables: str) -> ImapMailbox:
-    return ImapMailbox(load({"DESKHAND_HOME": str(folder)} | server.environment(relay) | variables).settings)
+def opened(
+    server: ImapAccount, relay: Relay, folder: Path, **variables: str
+) -> ImapMailbox:
+    return ImapMailbox(
+        load(
+            {"DESKHAND_HOME": str(folder)} | server.environment(relay) | variables
+        ).settings
+    )
 
 
 @requirement("imap:stable")
-async def test_a_mail_keeps_its_id_wherever_it_is_moved(server: Dovecot, mailbox: ImapMailbox) -> None:
+async def test_a_mail_keeps_its_id_wherever_it_is_moved(
+    server: Dovecot, mailbox: ImapMailbox
+) -> None:
     server.deliver(letter(subject="Plan", message_id="<one@example.org>"))
     (first,) = await mailbox.search("", 10)
 
@@ -72,7 +82,9 @@ async def test_a_mail_keeps_its_id_wherever_it_is_moved(server: Dovecot, mailbox
 
 
 @requirement("imap:stable")
-async def test_another_program_may_move_it_too(server: Dovecot, mailbox: ImapMailbox) -> None:
+async def test_another_program_may_move_it_too(
+    server: Dovecot, mailbox: ImapMailbox
+) -> None:
     server.deliver(letter(message_id="<one@example.org>"))
     (first,) = await mailbox.search("", 10)
     with server.client() as client:
@@ -84,18 +96,27 @@ async def test_another_program_may_move_it_too(server: Dovecot, mailbox: ImapMai
 
 
 @requirement("imap:stable")
-async def test_copies_of_a_mail_are_one_mail_and_forgeries_are_another(server: Dovecot, mailbox: ImapMailbox) -> None:
+async def test_copies_of_a_mail_are_one_mail_and_forgeries_are_another(
+    server: Dovecot, mailbox: ImapMailbox
+) -> None:
     mail = letter(message_id="<one@example.org>")
     server.deliver(mail)
     server.deliver(mail, "Work", ("\\Seen",))
-    server.deliver(letter(sender="eve@evil.example", message_id="<one@example.org>"), "Work")
+    server.deliver(
+        letter(sender="eve@evil.example", message_id="<one@example.org>"), "Work"
+    )
 
     found = {each.sender: each.labels for each in await mailbox.search("", 10)}
 
-    assert found == {"Ann <ann@example.org>": ("INBOX", "UNREAD", "Work"), "eve@evil.example": ("Work", "UNREAD")}
+    assert found == {
+        "Ann <ann@example.org>": ("INBOX", "UNREAD", "Work"),
+        "eve@evil.example": ("Work", "UNREAD"),
+    }
 
 
-async def test_a_mail_without_a_message_id_is_read_and_labelled_as_well(server: Dovecot, mailbox: ImapMailbox) -> None:
+async def test_a_mail_without_a_message_id_is_read_and_labelled_as_well(
+    server: Dovecot, mailbox: ImapMailbox
+) -> None:
     server.deliver(letter(subject="Bare"))
     (bare,) = await mailbox.search("", 10)
 
@@ -106,7 +127,9 @@ async def test_a_mail_without_a_message_id_is_read_and_labelled_as_well(server: 
     assert [mail.id for mail in await mailbox.thread(bare.thread_id)] == [bare.id]
 
 
-async def test_labels_are_keywords_in_any_script(server: Dovecot, mailbox: ImapMailbox) -> None:
+async def test_labels_are_keywords_in_any_script(
+    server: Dovecot, mailbox: ImapMailbox
+) -> None:
     server.deliver(letter(message_id="<one@example.org>"))
     (mail,) = await mailbox.search("", 10)
     names = ["AI_PROCESSED", "To do", "重要", "R&D", 'quote " and (bracket)']
@@ -146,18 +169,32 @@ async def test_labels_are_keywords_in_any_script(server: Dovecot, mailbox: ImapM
         ("label:food", {"lunch"}),
     ],
 )
-async def test_queries_find_what_they_mean(everyday: ImapMailbox, query: str, found: set[str]) -> None:
+async def test_queries_find_what_they_mean(
+    everyday: ImapMailbox, query: str, found: set[str]
+) -> None:
     assert {mail.subject for mail in await everyday.search(query, 10)} == found
 
 
 @pytest.fixture(scope="module")
 def everyday_server() -> Iterator[Dovecot]:
     with Dovecot() as server:
-        server.deliver(letter(subject="invoice", body="The total amount is 5.", message_id="<invoice@example.org>"))
-        bob = "Bob <bob@example.org>"
-        server.deliver(letter(sender=bob, subject="lunch", message_id="<lunch@example.org>"), "Food")
         server.deliver(
-            letter(sender=bob, subject="report", body="Die Größe zählt.", attachment="a.pdf"), "INBOX", ("\\Seen",)
+            letter(
+                subject="invoice",
+                body="The total amount is 5.",
+                message_id="<invoice@example.org>",
+            )
+        )
+        bob = "Bob <bob@example.org>"
+        server.deliver(
+            letter(sender=bob, subject="lunch", message_id="<lunch@example.org>"), "Food"
+        )
+        server.deliver(
+            letter(
+                sender=bob, subject="report", body="Die Größe zählt.", attachment="a.pdf"
+            ),
+            "INBOX",
+            ("\\Seen",),
         )
         server.deliver(letter(sender="eve@evil.example", subject="junk"), "Spam")
         yield server
@@ -186,7 +223,9 @@ HOSTILE = [
 
 @requirement("imap:no-injection")
 @pytest.mark.parametrize("hostile", HOSTILE)
-async def test_nothing_that_is_asked_reaches_the_server_as_a_command(everyday: ImapMailbox, hostile: str) -> None:
+async def test_nothing_that_is_asked_reaches_the_server_as_a_command(
+    everyday: ImapMailbox, hostile: str
+) -> None:
     (invoice,) = await everyday.search("subject:invoice", 1)
     quoted = hostile.replace('"', "'")
 
@@ -202,7 +241,9 @@ async def test_nothing_that_is_asked_reaches_the_server_as_a_command(everyday: I
 
 @requirement("imap:no-injection")
 @pytest.mark.parametrize("hostile", [*HOSTILE, "", "  ", "SENT", "../../etc", "x" * 2000])
-async def test_a_hostile_label_is_a_label_or_an_error(server: Dovecot, mailbox: ImapMailbox, hostile: str) -> None:
+async def test_a_hostile_label_is_a_label_or_an_error(
+    server: Dovecot, mailbox: ImapMailbox, hostile: str
+) -> None:
     server.deliver(letter(message_id="<one@example.org>"))
     (mail,) = await mailbox.search("", 10)
 
@@ -213,8 +254,12 @@ async def test_a_hostile_label_is_a_label_or_an_error(server: Dovecot, mailbox: 
     assert after.id == mail.id
 
 
-async def test_threads_gather_what_answers_the_first_mail(server: Dovecot, mailbox: ImapMailbox) -> None:
-    answer = letter(subject="Re: Plan", message_id="<two@example.org>", references="<one@example.org>")
+async def test_threads_gather_what_answers_the_first_mail(
+    server: Dovecot, mailbox: ImapMailbox
+) -> None:
+    answer = letter(
+        subject="Re: Plan", message_id="<two@example.org>", references="<one@example.org>"
+    )
     server.deliver(answer, "Work", at=DATE + timedelta(days=1))
     server.deliver(letter(subject="Plan", message_id="<one@example.org>"), at=DATE)
     server.deliver(letter(subject="Other", message_id="<three@example.org>"))
@@ -248,7 +293,9 @@ async def test_drafts_and_sent_mail_lie_where_the_server_says(
     assert own.id == sent.message_id
 
 
-async def test_lines_that_begin_with_a_dot_arrive_as_they_were(relay: Relay, mailbox: ImapMailbox) -> None:
+async def test_lines_that_begin_with_a_dot_arrive_as_they_were(
+    relay: Relay, mailbox: ImapMailbox
+) -> None:
     mail = outgoing(body=".\n..\n.dot\nend\n")
 
     await mailbox.send(await mailbox.prepare(mail), mail, unwritten)
@@ -369,7 +416,9 @@ async def test_who_knows_that_the_server_took_a_mail_files_it_for_the_one_who_di
 
 
 @requirement("imap:never-twice")
-async def test_of_all_who_have_one_mail_in_hand_one_writes_the_last_dot(relay: Relay, mailbox: ImapMailbox) -> None:
+async def test_of_all_who_have_one_mail_in_hand_one_writes_the_last_dot(
+    relay: Relay, mailbox: ImapMailbox
+) -> None:
     mail = outgoing()
     token = await mailbox.prepare(mail)
 
@@ -398,7 +447,9 @@ async def test_a_permit_from_before_a_power_cut_and_a_token_without_one_prove_no
 
 
 @requirement("imap:precise")
-async def test_the_permits_of_the_dead_are_swept(server: Dovecot, relay: Relay, tmp_path: Path) -> None:
+async def test_the_permits_of_the_dead_are_swept(
+    server: Dovecot, relay: Relay, tmp_path: Path
+) -> None:
     mailbox = opened(server, relay, tmp_path)
     await mailbox.prepare(outgoing())
     (left,) = (tmp_path / "permits").iterdir()
@@ -422,12 +473,18 @@ async def test_a_sent_mail_counts_as_sent_even_when_it_cannot_be_filed(
 
     assert relay.delivered == [(("ann@example.org",), mail.raw)]
     assert sent.message_id
-    assert (sent.remark or "").startswith("It left, but no copy of it could be put into Sent: ")
-    assert [record.message for record in caplog.records if record.name == "deskhand.imap"] == ["sent_but_not_filed"]
+    assert (sent.remark or "").startswith(
+        "It left, but no copy of it could be put into Sent: "
+    )
+    assert [
+        record.message for record in caplog.records if record.name == "deskhand.imap"
+    ] == ["sent_but_not_filed"]
 
 
 @requirement("imap:kept")
-async def test_the_connection_is_kept_and_a_dead_one_is_replaced(server: Dovecot, mailbox: ImapMailbox) -> None:
+async def test_the_connection_is_kept_and_a_dead_one_is_replaced(
+    server: Dovecot, mailbox: ImapMailbox
+) -> None:
     server.deliver(letter(message_id="<one@example.org>"))
     (mail,) = await mailbox.search("", 10)
     await mailbox.search("", 10)
@@ -455,10 +512,16 @@ async def test_a_wrong_password_and_a_missing_server_say_what_to_do(
         await mailbox.close()
 
 
-@pytest.mark.parametrize("url", ["imaps://host.example", "http://u@host", "imap://u@", "imaps://u@host:port"])
-def test_a_url_that_is_no_account_is_an_error_of_the_configuration(url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "url", ["imaps://host.example", "http://u@host", "imap://u@", "imaps://u@host:port"]
+)
+def test_a_url_that_is_no_account_is_an_error_of_the_configuration(
+    url: str, tmp_path: Path
+) -> None:
     with pytest.raises(BadConfig):
-        ImapMailbox(load({"DESKHAND_HOME": str(tmp_path), "DESKHAND_IMAP_URL": url}).settings)
+        ImapMailbox(
+            load({"DESKHAND_HOME": str(tmp_path), "DESKHAND_IMAP_URL": url}).settings
+        )
     with pytest.raises(BadConfig):
         ImapMailbox(load({"DESKHAND_HOME": str(tmp_path)}).settings)
 
@@ -475,7 +538,10 @@ async def test_an_account_that_cannot_send_says_so_before_anything_begins(
     no_password = f"imap://{server.user}@127.0.0.1:{server.port}"
     for variables, error in (
         ({"DESKHAND_SMTP_URL": "https://relay.example"}, BadConfig),
-        ({"DESKHAND_SMTP_URL": "smtp://me@127.0.0.1", "DESKHAND_IMAP_URL": no_password}, AuthRequired),
+        (
+            {"DESKHAND_SMTP_URL": "smtp://me@127.0.0.1", "DESKHAND_IMAP_URL": no_password},
+            AuthRequired,
+        ),
     ):
         mailbox = opened(server, relay, tmp_path, **variables)
         with pytest.raises(error):
@@ -487,9 +553,15 @@ async def test_a_server_of_long_ago_does_as_well(tmp_path: Path) -> None:
     with Process(LONG_AGO) as process, Relay(Dovecot(process)) as relay:
         server = relay.server
         mailbox = opened(server, relay, tmp_path)
-        server.deliver(letter(subject="Marked by somebody else"), flags=("\\Deleted",), at=DATE)
+        server.deliver(
+            letter(subject="Marked by somebody else"), flags=("\\Deleted",), at=DATE
+        )
         for number in (2, 1, 3):
-            raw = letter(subject=f"Grüße {number}", body=f"Über {number}", message_id=f"<{number}@example.org>")
+            raw = letter(
+                subject=f"Grüße {number}",
+                body=f"Über {number}",
+                message_id=f"<{number}@example.org>",
+            )
             server.deliver(raw, at=DATE + timedelta(days=number))
 
         found = await mailbox.search("Über after:2026/02/12", 10)
@@ -501,16 +573,25 @@ async def test_a_server_of_long_ago_does_as_well(tmp_path: Path) -> None:
         everything = await mailbox.search("", 2)
         await mailbox.close()
 
-        assert [(each.subject, each.snippet) for each in found] == [("Grüße 3", "Über 3"), ("Grüße 2", "Über 2")]
+        assert [(each.subject, each.snippet) for each in found] == [
+            ("Grüße 3", "Über 3"),
+            ("Grüße 2", "Über 2"),
+        ]
         assert everything[0].id == sent.message_id
         assert everything[0].labels == ("DRAFT", "SENT")
-        assert (everything[1].id, everything[1].labels) == (found[0].id, ("Clients/Ann", "UNREAD"))
+        assert (everything[1].id, everything[1].labels) == (
+            found[0].id,
+            ("Clients/Ann", "UNREAD"),
+        )
         assert server.raws("INBOX.Sent") == server.raws("INBOX.Drafts") == [mail.raw]
         assert any(b"Marked by somebody else" in raw for raw in server.raws("INBOX"))
 
 
 async def test_what_a_server_cannot_do_is_refused_and_not_imitated(tmp_path: Path) -> None:
-    with Process(LONG_AGO.replace(" UIDPLUS", "")) as process, Relay(Dovecot(process)) as relay:
+    with (
+        Process(LONG_AGO.replace(" UIDPLUS", "")) as process,
+        Relay(Dovecot(process)) as relay,
+    ):
         mailbox = opened(relay.server, relay, tmp_path)
         relay.server.deliver(letter(message_id="<one@example.org>"))
         (mail,) = await mailbox.search("", 1)

@@ -44,9 +44,25 @@ def at(day: int, **changes: str) -> Incoming:
 async def test_each_operator_finds_what_it_names(mailbox: LocalMailbox) -> None:
     await mailbox.receive(
         [
-            at(1, sender="Ann Lee <ann@example.org>", subject="One", body="invoice for January", message_id="<1@x>"),
-            at(10, sender="bob@example.net", subject="Two", body="an Invoice, später", attachment="Report.pdf"),
-            Incoming(letter(subject="Three", body="東京都に行く", to="cy@example.net"), seen=True, dated=NOW),
+            at(
+                1,
+                sender="Ann Lee <ann@example.org>",
+                subject="One",
+                body="invoice for January",
+                message_id="<1@x>",
+            ),
+            at(
+                10,
+                sender="bob@example.net",
+                subject="Two",
+                body="an Invoice, später",
+                attachment="Report.pdf",
+            ),
+            Incoming(
+                letter(subject="Three", body="東京都に行く", to="cy@example.net"),
+                seen=True,
+                dated=NOW,
+            ),
         ]
     )
 
@@ -99,14 +115,20 @@ async def test_trash_is_out_of_sight_but_not_gone(mailbox: LocalMailbox) -> None
     assert await found(mailbox, "in:anywhere") == ["One", "Two"]
 
 
-async def test_labels_have_one_spelling_and_sending_ones_cannot_be_forged(mailbox: LocalMailbox) -> None:
+async def test_labels_have_one_spelling_and_sending_ones_cannot_be_forged(
+    mailbox: LocalMailbox,
+) -> None:
     await mailbox.receive([at(1)])
     (mail,) = await mailbox.search("", 1)
 
     await mailbox.add_label(mail.id, "Work/Später")
     await mailbox.add_label(mail.id, "WORK/SPÄTER")
 
-    assert (await mailbox.search("label:work/später", 1))[0].labels == ("INBOX", "UNREAD", "Work/Später")
+    assert (await mailbox.search("label:work/später", 1))[0].labels == (
+        "INBOX",
+        "UNREAD",
+        "Work/Später",
+    )
     for label in ("", " ", "a\nb", "x" * 226, "sent", "DRAFT"):
         with pytest.raises(InvalidInput):
             await mailbox.add_label(mail.id, label)
@@ -136,11 +158,17 @@ async def test_threads_form_in_whatever_order_the_mails_come(mailbox: LocalMailb
     await mailbox.receive([last, first, other, middle])
 
     (mail, *_) = await mailbox.search("", 1)
-    assert [each.subject for each in await mailbox.thread(mail.thread_id)] == ["A", "Re: A", "Re: Re: A"]
+    assert [each.subject for each in await mailbox.thread(mail.thread_id)] == [
+        "A",
+        "Re: A",
+        "Re: Re: A",
+    ]
 
 
 async def test_a_date_in_the_future_does_not_stay_on_top(mailbox: LocalMailbox) -> None:
-    await mailbox.receive([Incoming(letter(subject="Later"), seen=True, dated=NOW + timedelta(days=9999))])
+    await mailbox.receive(
+        [Incoming(letter(subject="Later"), seen=True, dated=NOW + timedelta(days=9999))]
+    )
 
     assert (await mailbox.search("", 1))[0].date == NOW
 
@@ -155,7 +183,11 @@ async def test_a_token_sends_once_and_only_what_was_prepared(mailbox: LocalMailb
         await mailbox.send(token, other, unwritten)
     sent = await mailbox.send(token, mail, unwritten)
 
-    assert await mailbox.send(token, mail, unwritten) == sent == await mailbox.check(token, mail)
+    assert (
+        await mailbox.send(token, mail, unwritten)
+        == sent
+        == await mailbox.check(token, mail)
+    )
     assert isinstance(await mailbox.check("unknown", mail), Unclear)
     assert await found(mailbox, "in:sent") == ["Hello"]
 
@@ -182,14 +214,21 @@ def racer(file: Path, *tokens: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", RACE, str(file), *tokens]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     started = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, bufsize=1
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        bufsize=1,
     )
     assert started.stdout.readline() == "ready\n"
     return started
 
 
 @requirement("local:never-twice")
-async def test_racing_processes_send_each_token_once(mailbox: LocalMailbox, tmp_path: Path) -> None:
+async def test_racing_processes_send_each_token_once(
+    mailbox: LocalMailbox, tmp_path: Path
+) -> None:
     tokens = [await mailbox.prepare(outgoing()) for _ in range(20)]
     racers = [racer(tmp_path / "home" / "mail.db", *tokens) for _ in range(3)]
     for each in racers:
@@ -202,7 +241,9 @@ async def test_racing_processes_send_each_token_once(mailbox: LocalMailbox, tmp_
 
 
 @requirement("local:never-twice")
-async def test_a_killed_sender_leaves_each_mail_sent_once_or_not_at_all(mailbox: LocalMailbox, tmp_path: Path) -> None:
+async def test_a_killed_sender_leaves_each_mail_sent_once_or_not_at_all(
+    mailbox: LocalMailbox, tmp_path: Path
+) -> None:
     tokens = [await mailbox.prepare(outgoing()) for _ in range(60)]
     sender = racer(tmp_path / "home" / "mail.db", *tokens)
     sender.stdin.write("go\n")
@@ -212,18 +253,29 @@ async def test_a_killed_sender_leaves_each_mail_sent_once_or_not_at_all(mailbox:
     sender.communicate()
 
     seen = [await mailbox.check(token, outgoing()) for token in tokens]
-    assert sum(isinstance(each, Sent) for each in seen) == len(await mailbox.search("in:sent", 100)) >= 5
+    assert (
+        sum(isinstance(each, Sent) for each in seen)
+        == len(await mailbox.search("in:sent", 100))
+        >= 5
+    )
     for token in tokens:
         await mailbox.send(token, outgoing(), unwritten)
     assert len(await mailbox.search("in:sent", 100)) == 60
 
 
-async def test_many_searches_and_writes_at_once_do_not_disturb_each_other(mailbox: LocalMailbox) -> None:
+async def test_many_searches_and_writes_at_once_do_not_disturb_each_other(
+    mailbox: LocalMailbox,
+) -> None:
     async def send(number: int) -> None:
-        mail = outgoing(to="me@example.com", subject=f"Mail {number}", action_id=f"act-{number}")
+        mail = outgoing(
+            to="me@example.com", subject=f"Mail {number}", action_id=f"act-{number}"
+        )
         await mailbox.send(await mailbox.prepare(mail), mail, unwritten)
 
-    await asyncio.gather(*(send(number) for number in range(20)), *(mailbox.search("mail", 50) for _ in range(20)))
+    await asyncio.gather(
+        *(send(number) for number in range(20)),
+        *(mailbox.search("mail", 50) for _ in range(20)),
+    )
 
     assert len(await mailbox.search("in:inbox is:unread subject:mail", 50)) == 20
 
@@ -235,7 +287,9 @@ async def test_a_damaged_mailbox_gives_a_clear_error(tmp_path: Path) -> None:
         LocalMailbox(tmp_path / "mail.db", "me@example.com", lambda: NOW)
 
 
-@pytest.mark.parametrize("name", ["m1", "mffffffffffffffff", "t1", "", "x", "m1 ", "m'; DROP TABLE mail"])
+@pytest.mark.parametrize(
+    "name", ["m1", "mffffffffffffffff", "t1", "", "x", "m1 ", "m'; DROP TABLE mail"]
+)
 async def test_an_id_that_is_none_is_not_found(mailbox: LocalMailbox, name: str) -> None:
     await mailbox.receive([at(1)])
 
@@ -252,7 +306,9 @@ async def test_an_id_that_is_none_is_not_found(mailbox: LocalMailbox, name: str)
 
 
 def test_a_desk_without_an_address_has_no_mailbox(home: Home) -> None:
-    environment = {key: value for key, value in home.environment.items() if key != "DESKHAND_ADDRESS"}
+    environment = {
+        key: value for key, value in home.environment.items() if key != "DESKHAND_ADDRESS"
+    }
     done = Home(home.vault, environment).command("mail", "search")
 
     assert done.returncode == AuthRequired.exit_code
@@ -271,11 +327,17 @@ def maildir(folder: Path) -> Path:
 
 
 def mbox(file: Path) -> Path:
-    first = letter(subject="First", body="Dear all,\n\nFrom here on\nit is quoted.\n").replace(b"\r\n", b"\n")
+    first = letter(
+        subject="First", body="Dear all,\n\nFrom here on\nit is quoted.\n"
+    ).replace(b"\r\n", b"\n")
     second = b"Status: RO\n" + letter(subject="Second", body="x").replace(b"\r\n", b"\n")
     quoted = first.replace(b"\nFrom here", b"\n>From here")
     file.write_bytes(
-        b"From a@x Mon Feb  2 10:00:00 2026\n" + quoted + b"\nFrom - Tue Feb  3 10:00:00 2026\n" + second + b"\n"
+        b"From a@x Mon Feb  2 10:00:00 2026\n"
+        + quoted
+        + b"\nFrom - Tue Feb  3 10:00:00 2026\n"
+        + second
+        + b"\n"
     )
     return file
 
@@ -289,8 +351,12 @@ def test_maildir_mbox_and_eml_are_imported_once(home: Home, tmp_path: Path) -> N
     (source / "notes.txt").write_text("not a mail")
     before = {file: file.read_bytes() for file in source.rglob("*") if file.is_file()}
 
-    first = home.command("mail", "import", str(source), "--json", DESKHAND_ADDRESS="me@example.com")
-    again = home.command("mail", "import", str(source), "--json", DESKHAND_ADDRESS="me@example.com")
+    first = home.command(
+        "mail", "import", str(source), "--json", DESKHAND_ADDRESS="me@example.com"
+    )
+    again = home.command(
+        "mail", "import", str(source), "--json", DESKHAND_ADDRESS="me@example.com"
+    )
     listed = home.command("mail", "search", "--json", DESKHAND_ADDRESS="me@example.com")
 
     assert json.loads(first.stdout) == {"imported": 6, "already_there": 0, "left_out": 2}
@@ -298,12 +364,16 @@ def test_maildir_mbox_and_eml_are_imported_once(home: Home, tmp_path: Path) -> N
     assert json.loads(again.stdout) == {"imported": 0, "already_there": 6, "left_out": 2}
     mails = {mail["subject"]: mail for mail in map(json.loads, listed.stdout.splitlines())}
     assert set(mails) == {"Seen", "Unseen", "New", "First", "Second", "Eml"}
-    assert {subject for subject, mail in mails.items() if "UNREAD" not in mail["labels"]} == {"Seen", "Second"}
+    assert {
+        subject for subject, mail in mails.items() if "UNREAD" not in mail["labels"]
+    } == {"Seen", "Second"}
     assert all("INBOX" in mail["labels"] for mail in mails.values())
     assert mails["First"]["snippet"] == "Dear all, From here on it is quoted."
     assert mails["First"]["date"].startswith("2026-02-02 10:00:00")
     assert mails["Eml"]["date"] == str(DATE)
-    assert {file: file.read_bytes() for file in source.rglob("*") if file.is_file()} == before
+    assert {
+        file: file.read_bytes() for file in source.rglob("*") if file.is_file()
+    } == before
 
 
 @requirement("mail:import")
@@ -312,7 +382,9 @@ def test_what_holds_no_mail_is_refused(home: Home, tmp_path: Path) -> None:
     (tmp_path / "empty.eml").write_bytes(b"")
 
     for name in ("picture.png", "empty.eml", "nowhere"):
-        done = home.command("mail", "import", str(tmp_path / name), DESKHAND_ADDRESS="me@example.com")
+        done = home.command(
+            "mail", "import", str(tmp_path / name), DESKHAND_ADDRESS="me@example.com"
+        )
         assert done.returncode == (4 if name == "nowhere" else 2), name
         assert name in done.stderr
 
@@ -320,9 +392,23 @@ def test_what_holds_no_mail_is_refused(home: Home, tmp_path: Path) -> None:
 def test_a_person_sees_a_bar_and_then_the_mails(home: Home, tmp_path: Path) -> None:
     environment = home.environment | {"DESKHAND_ADDRESS": "me@example.com"}
     terminal, other_end = pty.openpty()
-    command = [warm_python(), "-m", "deskhand", "mail", "import", str(mbox(tmp_path / "a.mbox"))]
+    command = [
+        warm_python(),
+        "-m",
+        "deskhand",
+        "mail",
+        "import",
+        str(mbox(tmp_path / "a.mbox")),
+    ]
 
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=other_end, text=True, check=True)
+    done = subprocess.run(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=other_end,
+        text=True,
+        check=True,
+    )
     os.close(other_end)
     shown = os.read(terminal, 10_000).decode()
     os.close(terminal)
@@ -330,22 +416,42 @@ def test_a_person_sees_a_bar_and_then_the_mails(home: Home, tmp_path: Path) -> N
 
     assert f"\r[{'#' * 30}] 2 mails" in shown
     assert done.stdout == "2 mails imported, 0 were already there\n"
-    assert listed.stdout.startswith("Mon 2 Feb, 10:00   ● Ann <ann@example.org>  First\n    m")
+    assert listed.stdout.startswith(
+        "Mon 2 Feb, 10:00   ● Ann <ann@example.org>  First\n    m"
+    )
 
 
 @requirement("mail:import")
-def test_a_from_line_that_only_says_when_the_file_was_written_dates_no_mail(home: Home, tmp_path: Path) -> None:
+def test_a_from_line_that_only_says_when_the_file_was_written_dates_no_mail(
+    home: Home, tmp_path: Path
+) -> None:
     lines = {
         "Daemon": b"From MAILER-DAEMON Mon Feb  2 10:00:00 2026\n",
         "Late": b"From a@x Mon Nov  2 10:00:00 2026\n",
         "Early": b"From a@x Mon Feb  2 10:00:00 2026\n",
         "Undated": b"From MAILER-DAEMON Mon Feb  2 10:00:00 2026\n",
     }
-    mails = {name: letter(subject=name, message_id=f"<{name}@x>").replace(b"\r\n", b"\n") for name in lines}
+    mails = {
+        name: letter(subject=name, message_id=f"<{name}@x>").replace(b"\r\n", b"\n")
+        for name in lines
+    }
     mails["Undated"] = mails["Undated"].replace(b"\nDate:", b"\nX-Date:")
     file = tmp_path / "archive.mbox"
     file.write_bytes(b"\n".join(lines[name] + mail for name, mail in mails.items()))
-    assert home.command("mail", "import", str(file), DESKHAND_ADDRESS="me@example.com").returncode == 0
+    assert (
+        home.command(
+            "mail", "import", str(file), DESKHAND_ADDRESS="me@example.com"
+        ).returncode
+        == 0
+    )
     listed = home.command("mail", "search", "--json", DESKHAND_ADDRESS="me@example.com")
-    dates = {mail["subject"]: mail["date"][:10] for mail in map(json.loads, listed.stdout.splitlines())}
-    assert dates == {"Daemon": "2026-02-10", "Late": "2026-02-10", "Early": "2026-02-02", "Undated": "2026-02-02"}
+    dates = {
+        mail["subject"]: mail["date"][:10]
+        for mail in map(json.loads, listed.stdout.splitlines())
+    }
+    assert dates == {
+        "Daemon": "2026-02-10",
+        "Late": "2026-02-10",
+        "Early": "2026-02-02",
+        "Undated": "2026-02-02",
+    }

@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 
 from deskhand.errors import InvalidInput
 from deskhand.mail import query
-from deskhand.mail.query import AllOf, AnyOf, Anywhere, HasAttachment, HasLabel, HasMessageId, Not, Since, Text, Until
+from deskhand.mail.query import (
+    AllOf,
+    AnyOf,
+    Anywhere,
+    HasAttachment,
+    HasLabel,
+    HasMessageId,
+    Not,
+    Since,
+    Text,
+    Until,
+)
 from tests.requirements import requirement
 
 NOW = datetime(2026, 2, 24, 12, tzinfo=UTC)
@@ -111,4 +122,6 @@ def test_trash_and_spam_are_shown_only_to_those_who_ask() -> None:
         return query.leaves_trash_out(query.parse(text, NOW))
 
     assert all(map(hidden, ["", "a -b", "in:inbox OR label:x"]))
-    assert not any(map(hidden, ["in:trash", "in:anywhere a", "-in:spam", "(a OR label:spam)"]))
+    assert not any(
+        map(hidden, ["in:trash", "in:anywhere a", "-in:spam", "(a OR label:spam)"])
+    )

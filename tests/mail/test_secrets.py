@@ -61,7 +61,9 @@ class Person:
 
 
 @requirement("mail:secrets")
-def test_a_password_goes_into_the_keyring_and_nowhere_else(home: Home, server: Dovecot, tmp_path: Path) -> None:
+def test_a_password_goes_into_the_keyring_and_nowhere_else(
+    home: Home, server: Dovecot, tmp_path: Path
+) -> None:
     person = Person(home, server, tmp_path, "tests.mail.file_keyring.FileKeyring")
     assert person.runs("search").returncode == 6
 
@@ -73,12 +75,18 @@ def test_a_password_goes_into_the_keyring_and_nowhere_else(home: Home, server: D
     assert list(json.loads(person.keyring.read_text()).values()) == [PASSWORD]
     assert "Only for the owner" in found.stdout
     assert PASSWORD not in login.stdout + login.stderr + found.stdout + found.stderr
-    kept = [file for file in home.path.rglob("*") if file.is_file()] if home.path.exists() else []
+    kept = (
+        [file for file in home.path.rglob("*") if file.is_file()]
+        if home.path.exists()
+        else []
+    )
     assert not [file for file in kept if PASSWORD.encode() in file.read_bytes()]
 
 
 @requirement("mail:secrets")
-@pytest.mark.parametrize("keyring", ["keyring.backends.fail.Keyring", "tests.mail.file_keyring.LockedKeyring"])
+@pytest.mark.parametrize(
+    "keyring", ["keyring.backends.fail.Keyring", "tests.mail.file_keyring.LockedKeyring"]
+)
 def test_without_a_keyring_it_goes_into_an_announced_file_of_the_persons_own(
     home: Home, server: Dovecot, tmp_path: Path, keyring: str
 ) -> None:
@@ -95,7 +103,9 @@ def test_without_a_keyring_it_goes_into_an_announced_file_of_the_persons_own(
 
 
 @requirement("mail:secrets")
-def test_a_password_that_does_not_work_is_not_kept(home: Home, server: Dovecot, tmp_path: Path) -> None:
+def test_a_password_that_does_not_work_is_not_kept(
+    home: Home, server: Dovecot, tmp_path: Path
+) -> None:
     person = Person(home, server, tmp_path, "tests.mail.file_keyring.FileKeyring")
 
     login = person.runs("login", "imap", types="wrong\n")
@@ -107,7 +117,9 @@ def test_a_password_that_does_not_work_is_not_kept(home: Home, server: Dovecot, 
 
 @pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
 @requirement("mail:both-servers")
-def test_signing_in_tries_the_server_that_sends_too(home: Home, server: Dovecot, tmp_path: Path) -> None:
+def test_signing_in_tries_the_server_that_sends_too(
+    home: Home, server: Dovecot, tmp_path: Path
+) -> None:
     person = Person(home, server, tmp_path, "tests.mail.file_keyring.FileKeyring")
     with TakingPasswords() as relay:
         person.environment["DESKHAND_SMTP_URL"] = f"smtp://me@127.0.0.1:{relay.port}"
@@ -124,7 +136,12 @@ def test_signing_in_tries_the_server_that_sends_too(home: Home, server: Dovecot,
 
     assert login.returncode == 0, login.stderr
     assert "Signed in to 127.0.0.1, which sends it." in login.stdout
-    assert (doctor["state"], ill["state"], deaf["state"], unset["state"]) == ("good", "bad", "bad", "warning")
+    assert (doctor["state"], ill["state"], deaf["state"], unset["state"]) == (
+        "good",
+        "bad",
+        "bad",
+        "warning",
+    )
     assert refused.returncode == 6
     assert "does not accept the password for sending" in refused.stderr + ill["says"]
     assert "does not accept the password for sending" in ill["says"]
@@ -143,7 +160,12 @@ class TakingPasswords:
 
         class Asking(Controller):
             def factory(self) -> SMTP:
-                return SMTP(self.handler, authenticator=taker.knows, auth_required=True, auth_require_tls=False)
+                return SMTP(
+                    self.handler,
+                    authenticator=taker.knows,
+                    auth_required=True,
+                    auth_require_tls=False,
+                )
 
         self._controller = Asking(self, hostname="127.0.0.1", port=self.port)
         self._controller.start()
@@ -152,7 +174,9 @@ class TakingPasswords:
     def __exit__(self, *_: object) -> None:
         self._controller.stop()
 
-    def knows(self, server: Any, session: Any, envelope: Any, mechanism: str, login: Any) -> AuthResult:
+    def knows(
+        self, server: Any, session: Any, envelope: Any, mechanism: str, login: Any
+    ) -> AuthResult:
         return AuthResult(success=login.password == PASSWORD.encode(), handled=False)
 
 
@@ -175,17 +199,33 @@ anyio.run(search)
 
 @requirement("mail:secrets")
 @pytest.mark.parametrize("kind", ["imap", "gmail"])
-def test_the_most_talkative_log_holds_neither_secrets_nor_mail(home: Home, tmp_path: Path, kind: str) -> None:
+def test_the_most_talkative_log_holds_neither_secrets_nor_mail(
+    home: Home, tmp_path: Path, kind: str
+) -> None:
     raw = letter(subject="Only for the owner", body="My diary")
     with GmailDouble() as gmail, Dovecot() as server, Relay(server) as relay:
         gmail.account.deliver(raw)
         server.deliver(raw)
-        account = server.environment(relay) if kind == "imap" else gmail.environment(tmp_path)
+        account = (
+            server.environment(relay) if kind == "imap" else gmail.environment(tmp_path)
+        )
         command = [sys.executable, "-c", SEARCHES]
         done = subprocess.run(
-            command, env=home.environment | account, capture_output=True, text=True, timeout=60, check=False
+            command,
+            env=home.environment | account,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
 
     assert done.stdout.strip() == "My diary", done.stderr
-    for secret in (PASSWORD, "bearer-", "refresh-1", "Only for the owner", "diary", "ann@example.org"):
+    for secret in (
+        PASSWORD,
+        "bearer-",
+        "refresh-1",
+        "Only for the owner",
+        "diary",
+        "ann@example.org",
+    ):
         assert secret not in done.stderr

@@ -18,7 +18,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from deskhand.config import load
-from deskhand.errors import AuthRequired, BadConfig, Denied, DeskError, OutcomeUnknown, SendFailed, Unavailable
+from deskhand.errors import (
+    AuthRequired,
+    BadConfig,
+    Denied,
+    DeskError,
+    OutcomeUnknown,
+    SendFailed,
+    Unavailable,
+)
 from deskhand.mail.imap import ImapMailbox
 from tests.mail import dovecot
 from tests.mail.dovecot import PASSWORD, TODAY, Dovecot, Process, free_port
@@ -43,7 +51,9 @@ def encrypting(certificate: Path) -> Iterator[tuple[Process, int]]:
     port = free_port()
     key = "ssl = yes\nssl_cert = <FOLDER/server.pem\nssl_key = <FOLDER/server.pem\n"
     listener = f"service imap-login {{\n inet_listener imaps {{\n port = {port}\n ssl = yes\n }}\n}}\n"
-    with Process(TODAY + key + listener, {"server.pem": certificate.read_bytes()}) as process:
+    with Process(
+        TODAY + key + listener, {"server.pem": certificate.read_bytes()}
+    ) as process:
         yield process, port
 
 
@@ -52,7 +62,10 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Key and certificate of a server that its own signature vouches for."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    hosts = [x509.DNSName("localhost"), *(x509.IPAddress(ip_address(host)) for host in ("127.0.0.1", ELSEWHERE))]
+    hosts = [
+        x509.DNSName("localhost"),
+        *(x509.IPAddress(ip_address(host)) for host in ("127.0.0.1", ELSEWHERE)),
+    ]
     today = datetime.now(UTC)
     made = (
         x509.CertificateBuilder()
@@ -67,8 +80,14 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
         .sign(key, hashes.SHA256())
     )
     file = tmp_path_factory.mktemp("tls") / "server.pem"
-    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    file.write_bytes(key.private_bytes(*form) + made.public_bytes(serialization.Encoding.PEM))
+    form = (
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    file.write_bytes(
+        key.private_bytes(*form) + made.public_bytes(serialization.Encoding.PEM)
+    )
     return file
 
 
@@ -99,18 +118,30 @@ class Relay:
                     "auth_required": True,
                     "auth_require_tls": bool(starttls),
                 }
-                return SMTP(self.handler, tls_context=starttls, require_starttls=bool(starttls), **checks)
+                return SMTP(
+                    self.handler,
+                    tls_context=starttls,
+                    require_starttls=bool(starttls),
+                    **checks,
+                )
 
         implicit = None if starttls else self._context
-        self._controller = Encrypted(self, hostname="127.0.0.1", port=self.port, ssl_context=implicit)
+        self._controller = Encrypted(
+            self, hostname="127.0.0.1", port=self.port, ssl_context=implicit
+        )
         self._controller.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._controller.stop()
 
-    def knows(self, server: Any, session: Any, envelope: Any, mechanism: str, login: Any) -> AuthResult:
-        return AuthResult(success=(login.login, login.password) == (b"me", self.password.encode()), handled=False)
+    def knows(
+        self, server: Any, session: Any, envelope: Any, mechanism: str, login: Any
+    ) -> AuthResult:
+        return AuthResult(
+            success=(login.login, login.password) == (b"me", self.password.encode()),
+            handled=False,
+        )
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd's name
         self.delivered.append(envelope.content)
@@ -118,7 +149,11 @@ class Relay:
 
 
 def opened(folder: Path, imap: str, smtp: str, **variables: str) -> ImapMailbox:
-    urls = {"DESKHAND_IMAP_URL": imap, "DESKHAND_SMTP_URL": smtp, "DESKHAND_ADDRESS": "me@example.com"}
+    urls = {
+        "DESKHAND_IMAP_URL": imap,
+        "DESKHAND_SMTP_URL": smtp,
+        "DESKHAND_ADDRESS": "me@example.com",
+    }
     return ImapMailbox(load({"DESKHAND_HOME": str(folder)} | urls | variables).settings)
 
 
@@ -175,9 +210,15 @@ async def test_mail_is_read_only_from_a_server_that_is_known(
     await known.close()
 
 
-async def test_no_password_is_told_to_a_far_server_that_does_not_encrypt(tmp_path: Path) -> None:
+async def test_no_password_is_told_to_a_far_server_that_does_not_encrypt(
+    tmp_path: Path,
+) -> None:
     server = Dovecot()
-    mailbox = opened(tmp_path, f"imap://{server.user}:{PASSWORD}@{ELSEWHERE}:{server.port}", "smtp://127.0.0.1:9")
+    mailbox = opened(
+        tmp_path,
+        f"imap://{server.user}:{PASSWORD}@{ELSEWHERE}:{server.port}",
+        "smtp://127.0.0.1:9",
+    )
 
     with pytest.raises(Denied):
         await mailbox.search("", 1)
@@ -191,7 +232,11 @@ UNKNOWN = "is from a CA that is not known here"
 
 @pytest.mark.parametrize("host", ["127.0.0.1", ELSEWHERE])
 async def test_an_unknown_ca_is_called_so_and_ones_own_can_be_named(
-    encrypting: tuple[Process, int], relay: Relay, certificate: Path, tmp_path: Path, host: str
+    encrypting: tuple[Process, int],
+    relay: Relay,
+    certificate: Path,
+    tmp_path: Path,
+    host: str,
 ) -> None:
     process, port = encrypting
     server = Dovecot(process)
@@ -219,7 +264,12 @@ async def test_an_unknown_ca_is_called_so_and_ones_own_can_be_named(
 async def test_a_ca_that_is_none_is_an_error_of_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("no certificate")
     for file in ("ca.pem", "missing.pem"):
-        mailbox = opened(tmp_path, "imaps://me:x@127.0.0.1", "smtp://x", DESKHAND_MAIL_CA=str(tmp_path / file))
+        mailbox = opened(
+            tmp_path,
+            "imaps://me:x@127.0.0.1",
+            "smtp://x",
+            DESKHAND_MAIL_CA=str(tmp_path / file),
+        )
         with pytest.raises(BadConfig, match=file):
             await mailbox.search("", 1)
         await mailbox.close()
@@ -235,7 +285,9 @@ async def test_other_trouble_with_tls_is_not_called_unreachable(
         ("imap://me:x@127.0.0.1:9", "nobody listens at 127.0.0.1:9"),
         ("imaps://me:x@nowhere.invalid", "there is no host nowhere.invalid"),
     ):
-        mailbox = opened(tmp_path, place, "smtp://127.0.0.1:9", DESKHAND_MAIL_CA=str(certificate))
+        mailbox = opened(
+            tmp_path, place, "smtp://127.0.0.1:9", DESKHAND_MAIL_CA=str(certificate)
+        )
         with pytest.raises(Unavailable, match=said):
             await mailbox.search("", 1)
         await mailbox.close()
@@ -273,7 +325,12 @@ async def test_a_server_on_this_machine_that_demands_starttls_gets_it(
     ("capabilities", "login", "error", "said"),
     [
         ("LOGINDISABLED", "OK", Denied, "takes no password on this connection"),
-        ("", "NO [UNAVAILABLE] the directory is away", Unavailable, "cannot sign anybody in"),
+        (
+            "",
+            "NO [UNAVAILABLE] the directory is away",
+            Unavailable,
+            "cannot sign anybody in",
+        ),
         ("", "BYE later", Unavailable, "cannot sign anybody in"),
         ("", "NO [AUTHENTICATIONFAILED] no", AuthRequired, "does not accept the password"),
     ],
@@ -285,9 +342,15 @@ async def test_only_a_wrong_password_is_called_one(
         writer.write(f"* OK [CAPABILITY IMAP4rev1 {capabilities}] here\r\n".encode())
         while line := (await reader.readline()).split():
             untagged = (
-                f"* CAPABILITY IMAP4rev1 {capabilities}\r\n".encode() if line[1].upper() == b"CAPABILITY" else b""
+                f"* CAPABILITY IMAP4rev1 {capabilities}\r\n".encode()
+                if line[1].upper() == b"CAPABILITY"
+                else b""
             )
-            tag = "*" if login.startswith("BYE") and line[1].upper() == b"LOGIN" else line[0].decode()
+            tag = (
+                "*"
+                if login.startswith("BYE") and line[1].upper() == b"LOGIN"
+                else line[0].decode()
+            )
             done = login if line[1].upper() == b"LOGIN" else "OK done"
             writer.write(untagged + f"{tag} {done}\r\n".encode())
             if tag == "*":
@@ -296,18 +359,24 @@ async def test_only_a_wrong_password_is_called_one(
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        mailbox = opened(tmp_path, f"imap://me:{PASSWORD}@127.0.0.1:{port}", "smtp://127.0.0.1:9")
+        mailbox = opened(
+            tmp_path, f"imap://me:{PASSWORD}@127.0.0.1:{port}", "smtp://127.0.0.1:9"
+        )
         with pytest.raises(error, match=said):
             await mailbox.search("", 1)
         await mailbox.close()
 
 
-async def test_a_password_beyond_ascii_opens_both_servers(tmp_path: Path, certificate: Path) -> None:
+async def test_a_password_beyond_ascii_opens_both_servers(
+    tmp_path: Path, certificate: Path
+) -> None:
     umlauts = "passdb {\n  driver = static\n  args = password=pässwörd\n}\n"
     with Process(TODAY + umlauts) as process, Relay(certificate, "smtp") as relay:
         relay.password = "pässwörd"
         imap = f"imap://me:p%C3%A4ssw%C3%B6rd@127.0.0.1:{process.port}"
-        mailbox = opened(tmp_path, imap, f"smtp://me:p%C3%A4ssw%C3%B6rd@127.0.0.1:{relay.port}")
+        mailbox = opened(
+            tmp_path, imap, f"smtp://me:p%C3%A4ssw%C3%B6rd@127.0.0.1:{relay.port}"
+        )
         assert await mailbox.search("", 1) == []
         await mailbox.try_relay()
         await mailbox.close()
@@ -334,7 +403,9 @@ async def test_postfix_and_exim_take_mail_by_starttls_with_a_ca_of_ones_own(
             await stranger.send(await stranger.prepare(mail), mail, unwritten)
         await stranger.close()
 
-        known = opened(tmp_path, "imap://me:x@127.0.0.1:9", smtp, DESKHAND_MAIL_CA=str(certificate))
+        known = opened(
+            tmp_path, "imap://me:x@127.0.0.1:9", smtp, DESKHAND_MAIL_CA=str(certificate)
+        )
         await known.try_relay()
         for each in (mail, umlaut):
             await known.send(await known.prepare(each), each, unwritten)

@@ -3,21 +3,38 @@
 The person is me@example.com, also called ada@work.example, ada.lovelace@gmail.com and büro@müller.example.
 """
 
-OWN = ("me@example.com", "ada@work.example", "ada.lovelace@gmail.com", "büro@xn--mller-kva.example")
+OWN = (
+    "me@example.com",
+    "ada@work.example",
+    "ada.lovelace@gmail.com",
+    "büro@xn--mller-kva.example",
+)
 
 LIST = "List-Post: <mailto:dev@lists.example>\nList-Id: <dev.lists.example>\n"
 
 Thread = tuple[str, str, str]
 THREADS: dict[str, Thread] = {
     "to me alone": ("From: Ann <ann@a.example>\nTo: me@example.com", "ann@a.example", ""),
-    "to me and another": ("From: ann@a.example\nTo: me@example.com, bob@b.example", "ann@a.example", "bob@b.example"),
+    "to me and another": (
+        "From: ann@a.example\nTo: me@example.com, bob@b.example",
+        "ann@a.example",
+        "bob@b.example",
+    ),
     "with copies": (
         "From: ann@a.example\nTo: me@example.com\nCc: bob@b.example, Cy <cy@c.example>",
         "ann@a.example",
         "bob@b.example, cy@c.example",
     ),
-    "I am a copy": ("From: ann@a.example\nTo: bob@b.example\nCc: me@example.com", "ann@a.example", "bob@b.example"),
-    "I am a blind copy": ("From: ann@a.example\nTo: bob@b.example", "ann@a.example", "bob@b.example"),
+    "I am a copy": (
+        "From: ann@a.example\nTo: bob@b.example\nCc: me@example.com",
+        "ann@a.example",
+        "bob@b.example",
+    ),
+    "I am a blind copy": (
+        "From: ann@a.example\nTo: bob@b.example",
+        "ann@a.example",
+        "bob@b.example",
+    ),
     "I am named in both": (
         "From: ann@a.example\nTo: ME@Example.com\nCc: me@example.com, bob@b.example",
         "ann@a.example",
@@ -43,7 +60,11 @@ THREADS: dict[str, Thread] = {
         "bob@b.example",
         "cy@c.example",
     ),
-    "an alias of mine": ("From: ann@a.example\nTo: ada@work.example, bob@b.example", "ann@a.example", "bob@b.example"),
+    "an alias of mine": (
+        "From: ann@a.example\nTo: ada@work.example, bob@b.example",
+        "ann@a.example",
+        "bob@b.example",
+    ),
     "an alias with a plus": (
         "From: shop@s.example\nTo: me+shop@example.com, bob@b.example",
         "shop@s.example",
@@ -109,8 +130,16 @@ THREADS: dict[str, Thread] = {
         "ann@a.example",
         "bob@b.example",
     ),
-    "Reply-To is empty": ("From: ann@a.example\nReply-To: \nTo: me@example.com", "ann@a.example", ""),
-    "Reply-To is no address": ("From: ann@a.example\nReply-To: the office\nTo: me@example.com", "ann@a.example", ""),
+    "Reply-To is empty": (
+        "From: ann@a.example\nReply-To: \nTo: me@example.com",
+        "ann@a.example",
+        "",
+    ),
+    "Reply-To is no address": (
+        "From: ann@a.example\nReply-To: the office\nTo: me@example.com",
+        "ann@a.example",
+        "",
+    ),
     "Reply-To twice": (
         "From: ann@a.example\nReply-To: x@a.example\nReply-To: y@a.example\nTo: me@example.com",
         "x@a.example, y@a.example",
@@ -126,7 +155,11 @@ THREADS: dict[str, Thread] = {
         "ticket+123@t.example",
         "",
     ),
-    "a list": (f"{LIST}From: ann@a.example\nTo: dev@lists.example", "ann@a.example", "dev@lists.example"),
+    "a list": (
+        f"{LIST}From: ann@a.example\nTo: dev@lists.example",
+        "ann@a.example",
+        "dev@lists.example",
+    ),
     "a list with copies": (
         f"{LIST}From: ann@a.example\nTo: bob@b.example\nCc: dev@lists.example, me@example.com",
         "ann@a.example",
@@ -207,7 +240,11 @@ THREADS: dict[str, Thread] = {
         "ann@a.example",
         "dev@lists.example, users@lists.example",
     ),
-    "undisclosed recipients": ("From: ann@a.example\nTo: undisclosed-recipients:;", "ann@a.example", ""),
+    "undisclosed recipients": (
+        "From: ann@a.example\nTo: undisclosed-recipients:;",
+        "ann@a.example",
+        "",
+    ),
     "undisclosed recipients with a copy": (
         "From: ann@a.example\nTo: Undisclosed recipients:;\nCc: bob@b.example",
         "ann@a.example",
@@ -294,7 +331,11 @@ THREADS: dict[str, Thread] = {
         "ann@a.example",
         "bob@b.example",
     ),
-    "an angle with a quoted local part": ('From: Ann <"ann"@a.example>\nTo: me@example.com', "ann@a.example", ""),
+    "an angle with a quoted local part": (
+        'From: Ann <"ann"@a.example>\nTo: me@example.com',
+        "ann@a.example",
+        "",
+    ),
     "a list whose copy I get": (
         f"{LIST}From: ann@a.example\nTo: dev@lists.example\nCc: me@example.com",
         "ann@a.example",
@@ -381,13 +422,21 @@ THREADS: dict[str, Thread] = {
         "ann@a.example",
         "bob@b.example",
     ),
-    "brackets in brackets": ("From: Ann <<ann@a.example>>\nTo: me@example.com", "ann@a.example", ""),
+    "brackets in brackets": (
+        "From: Ann <<ann@a.example>>\nTo: me@example.com",
+        "ann@a.example",
+        "",
+    ),
     "a route before the address": (
         "From: Ann <@relay.example,@b.example:ann@a.example>\nTo: me@example.com",
         "ann@a.example",
         "",
     ),
-    "a link for an address": ("From: Ann <mailto:ann@a.example>\nTo: me@example.com", "ann@a.example", ""),
+    "a link for an address": (
+        "From: Ann <mailto:ann@a.example>\nTo: me@example.com",
+        "ann@a.example",
+        "",
+    ),
     "a name with a comma and no quotes": (
         "From: Lovelace, Ann <ann@a.example>\nTo: me@example.com",
         "ann@a.example",

@@ -55,8 +55,18 @@ ladder roof: steps tiles
 battery charger: accumulator supply
 river boat: stream vessel"""
 PAIRS = [tuple(side.split() for side in line.split(": ")) for line in TOPICS.splitlines()]
-_SAME = {one: other for noted, asked in PAIRS[:30] for one, other in zip(asked, noted, strict=False)}
-_AROUND = ("Called about the {}.", "Notes on the {}, to be sorted.", "The {} again.", "Paid for the {}.", "Idea: {}.")
+_SAME = {
+    one: other
+    for noted, asked in PAIRS[:30]
+    for one, other in zip(asked, noted, strict=False)
+}
+_AROUND = (
+    "Called about the {}.",
+    "Notes on the {}, to be sorted.",
+    "The {} again.",
+    "Paid for the {}.",
+    "Idea: {}.",
+)
 
 
 def write_notes(vault: Path) -> None:
@@ -92,7 +102,9 @@ class EmbeddingStub:
         self._server.stub = self  # type: ignore[attr-defined]
 
     def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._server.serve_forever, args=[0.02], daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=[0.02], daemon=True
+        )
         self._thread.start()
         return self
 
@@ -114,10 +126,15 @@ class EmbeddingStub:
 class _Embeddings(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         stub: EmbeddingStub = self.server.stub  # type: ignore[attr-defined]
-        asked: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        asked: dict[str, Any] = json.loads(
+            self.rfile.read(int(self.headers["Content-Length"]))
+        )
         stub.texts += asked["input"]
         stub.keys.add(self.headers["Authorization"])
-        data = [{"index": at, "embedding": vector(text)} for at, text in enumerate(asked["input"])]
+        data = [
+            {"index": at, "embedding": vector(text)}
+            for at, text in enumerate(asked["input"])
+        ]
         body = stub.answer or json.dumps({"data": data[::-1]}).encode()
         self.send_response(stub.status)
         self.send_header("Content-Length", str(len(body)))

@@ -53,16 +53,25 @@ def write_and_move_for_ever(environment: dict[str, str], seed: int, ready: int) 
         async with Client(obsidian_server(Desk(load(environment).settings))) as client:
             for turn in range(10**9):
                 body = sealed(f"{seed} {turn} " + "x" * 5000)
-                await client.call_tool("write_note", {"path": "a.md", "frontmatter": {"turn": turn}, "body": body})
-                await client.call_tool("move_note", {"source": "m/1.md", "destination": "m/2.md"})
-                await client.call_tool("move_note", {"source": "m/2.md", "destination": "m/1.md"})
+                await client.call_tool(
+                    "write_note",
+                    {"path": "a.md", "frontmatter": {"turn": turn}, "body": body},
+                )
+                await client.call_tool(
+                    "move_note", {"source": "m/1.md", "destination": "m/2.md"}
+                )
+                await client.call_tool(
+                    "move_note", {"source": "m/2.md", "destination": "m/1.md"}
+                )
                 os.write(ready, b"!")
 
     anyio.run(calls)
 
 
 @requirement("notes:atomic")
-def test_a_killed_server_leaves_each_note_old_or_new_and_whole(home: Home, scale: int) -> None:
+def test_a_killed_server_leaves_each_note_old_or_new_and_whole(
+    home: Home, scale: int
+) -> None:
     kills = 40 * scale
     chance = random.Random(7)
     (home.vault / "a.md").write_text(sealed("first"))
@@ -71,7 +80,11 @@ def test_a_killed_server_leaves_each_note_old_or_new_and_whole(home: Home, scale
     bodies = set()
     for seed in range(kills):
         told, ready = os.pipe()
-        child = in_child(lambda seed=seed, ready=ready: write_and_move_for_ever(home.environment, seed, ready))
+        child = in_child(
+            lambda seed=seed, ready=ready: write_and_move_for_ever(
+                home.environment, seed, ready
+            )
+        )
         os.close(ready)
         for _ in range(chance.randint(0, 2)):  # turns that are done
             assert os.read(told, 1)
@@ -84,13 +97,17 @@ def test_a_killed_server_leaves_each_note_old_or_new_and_whole(home: Home, scale
         body = (home.vault / "a.md").read_text().rpartition("---\n")[2]
         assert is_whole(body)
         bodies.add(body)
-        moved = [path for path in (home.vault / "m").iterdir() if not path.name.startswith(".")]
+        moved = [
+            path for path in (home.vault / "m").iterdir() if not path.name.startswith(".")
+        ]
         assert [is_whole(path.read_text()) for path in moved] == [True]
     assert len(bodies) > kills / 4, "the kills came before any work was done"
 
 
 def temporary_of(path: Path) -> Path:
-    return path.with_name(f".deskhand-{blake2b(path.name.encode(), digest_size=8).hexdigest()}.tmp")
+    return path.with_name(
+        f".deskhand-{blake2b(path.name.encode(), digest_size=8).hexdigest()}.tmp"
+    )
 
 
 @requirement("notes:disk-trouble")
@@ -103,12 +120,23 @@ async def test_disk_trouble_is_a_clear_error_and_changes_nothing(
 ) -> None:
     note = home.vault / "a.md"
     note.write_text("---\nstatus: old\n---\nold\n")
-    arguments = ["-f", "-qq", "-o", "/dev/null", "-P", str(temporary_of(note)), "-e", f"trace={call}"]
+    arguments = [
+        "-f",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-P",
+        str(temporary_of(note)),
+        "-e",
+        f"trace={call}",
+    ]
     server = [sys.executable, "-m", "deskhand", "mcp", "obsidian"]
     command = [*arguments, "-e", f"inject={call}:error={trouble}", *server]
     environment = home.environment | {"MCP_LOG_LEVEL": "ERROR"}
 
-    async with Client(StdioServerParameters(command=strace, args=command, env=environment)) as client:
+    async with Client(
+        StdioServerParameters(command=strace, args=command, env=environment)
+    ) as client:
         written = {"path": "a.md", "frontmatter": {"status": "new"}, "body": "new\n"}
         result = await client.call_tool("write_note", written)
         alive = await client.call_tool("read_note", {"path": "a.md"})
@@ -129,7 +157,9 @@ def append_lines(environment: dict[str, str], name: str, count: int) -> None:
         async with Client(obsidian_server(Desk(load(environment).settings))) as client:
             for number in range(count):
                 while True:
-                    note = (await client.call_tool("read_note", {"path": "a.md"})).structured_content
+                    note = (
+                        await client.call_tool("read_note", {"path": "a.md"})
+                    ).structured_content
                     arguments = {
                         "path": "a.md",
                         "frontmatter": {},
@@ -139,18 +169,25 @@ def append_lines(environment: dict[str, str], name: str, count: int) -> None:
                     result = await client.call_tool("write_note", arguments)
                     if not result.is_error:
                         break
-                    assert json.loads(result.content[0].text)["details"]["reason"] == "changed"
+                    assert (
+                        json.loads(result.content[0].text)["details"]["reason"] == "changed"
+                    )
 
     anyio.run(calls)
     os._exit(0)
 
 
 @requirement("notes:no-lost-edit")
-def test_two_servers_and_an_editor_that_writes_in_place_lose_no_line(home: Home, scale: int) -> None:
+def test_two_servers_and_an_editor_that_writes_in_place_lose_no_line(
+    home: Home, scale: int
+) -> None:
     each = 150 * scale
     note = home.vault / "a.md"
     note.write_text("")
-    children = [in_child(lambda name=name: append_lines(home.environment, name, each)) for name in ("one", "two")]
+    children = [
+        in_child(lambda name=name: append_lines(home.environment, name, each))
+        for name in ("one", "two")
+    ]
 
     for number in range(each):
         # In place and without a lock, as `echo >> note` does.
@@ -160,14 +197,20 @@ def test_two_servers_and_an_editor_that_writes_in_place_lose_no_line(home: Home,
             os.sched_yield()
     statuses = [os.waitpid(child, 0)[1] for child in children]
 
-    everything = [line for path in home.vault.glob("*.md") for line in path.read_text().splitlines()]
+    everything = [
+        line for path in home.vault.glob("*.md") for line in path.read_text().splitlines()
+    ]
     assert statuses == [0, 0]
-    assert set(everything) == {f"{name} {number}" for name in ("one", "two", "editor") for number in range(each)}
+    assert set(everything) == {
+        f"{name} {number}" for name in ("one", "two", "editor") for number in range(each)
+    }
     assert len(note.read_text().splitlines()) == len(set(note.read_text().splitlines()))
 
 
 @requirement("notes:atomic")
-def test_two_servers_and_an_editor_that_saves_by_rename_never_tear_a_note(home: Home, scale: int) -> None:
+def test_two_servers_and_an_editor_that_saves_by_rename_never_tear_a_note(
+    home: Home, scale: int
+) -> None:
     note = home.vault / "a.md"
     note.write_text(sealed("first"))
     stop = threading.Event()
@@ -181,9 +224,15 @@ def test_two_servers_and_an_editor_that_saves_by_rename_never_tear_a_note(home: 
 
     def write(seed: int) -> None:
         async def calls() -> None:
-            async with Client(obsidian_server(Desk(load(home.environment).settings))) as client:
+            async with Client(
+                obsidian_server(Desk(load(home.environment).settings))
+            ) as client:
                 for number in range(250 * scale):
-                    arguments = {"path": "a.md", "frontmatter": {"n": number}, "body": sealed(f"{seed} {number}" * 500)}
+                    arguments = {
+                        "path": "a.md",
+                        "frontmatter": {"n": number},
+                        "body": sealed(f"{seed} {number}" * 500),
+                    }
                     assert not (await client.call_tool("write_note", arguments)).is_error
 
         anyio.run(calls)
@@ -231,7 +280,9 @@ def test_a_written_note_keeps_its_mode(desk: Desk, home: Home) -> None:
     assert note.read_text() == "newer"
 
 
-def test_what_a_killed_server_left_behind_is_replaced_by_the_next_write(desk: Desk, home: Home) -> None:
+def test_what_a_killed_server_left_behind_is_replaced_by_the_next_write(
+    desk: Desk, home: Home
+) -> None:
     temporary_of(home.vault / "a.md").write_text("half of someth")
 
     desk.vault.write("a.md", {}, "whole")

@@ -102,10 +102,22 @@ def delete(**place: Any) -> dict[str, Any]:
         (replace("x", lines=[10, 10], expect="Intro."), "Intro.", "x"),
         (insert("x", lines="14-15", expect="- one\n- two"), "- two\n", "- two\nx\n"),
         (delete(lines=14, expect="- one"), "- one\n", ""),
-        ({"key": "status", "do": "replace", "value": "done"}, "open  # for now", "done  # for now"),
+        (
+            {"key": "status", "do": "replace", "value": "done"},
+            "open  # for now",
+            "done  # for now",
+        ),
         ({"key": "tags", "do": "insert", "value": "c"}, '"b"]', '"b", "c"]'),
-        ({"key": "people", "do": "insert", "value": ["Cid"]}, "  - Bob\n", "  - Bob\n  - Cid\n"),
-        ({"key": "due", "do": "insert", "value": "2026-11-30"}, "  - Bob\n", '  - Bob\ndue: "2026-11-30"\n'),
+        (
+            {"key": "people", "do": "insert", "value": ["Cid"]},
+            "  - Bob\n",
+            "  - Bob\n  - Cid\n",
+        ),
+        (
+            {"key": "due", "do": "insert", "value": "2026-11-30"},
+            "  - Bob\n",
+            '  - Bob\ndue: "2026-11-30"\n',
+        ),
         ({"key": "status", "do": "delete"}, "status: open  # for now\n", ""),
     ],
 )
@@ -126,7 +138,11 @@ def test_an_edit_changes_its_place_and_nothing_else(
     [
         ("\ufeff# A\na", insert("x", heading="A"), "\ufeff# A\na\nx"),
         ("\ufeffA\n===\na\n", insert("x", heading="A"), "\ufeffA\n===\na\nx\n"),
-        ("## **Log** today\na\n", insert("x", heading="Log today"), "## **Log** today\na\nx\n"),
+        (
+            "## **Log** today\na\n",
+            insert("x", heading="Log today"),
+            "## **Log** today\na\nx\n",
+        ),
         ("## [[Log]]: now\na\n", insert("x", heading="log now"), "## [[Log]]: now\na\nx\n"),
         ("## Log\n## **Log**\n", insert("x", heading="Log"), "## Log\nx\n## **Log**\n"),
         ("## Head ^h1\na\n", replace("New", block="h1"), "## New ^h1\na\n"),
@@ -134,13 +150,23 @@ def test_an_edit_changes_its_place_and_nothing_else(
         ("text ^aB\n", replace("new", block="Ab"), "new ^aB\n"),
         ("one ^ab\n\ntwo ^AB\n", replace("new", block="AB"), "one ^ab\n\nnew ^AB\n"),
         ("a  \nb\t\nc\n", replace("x", lines=[1, 2], expect="a\nb"), "x\nc\n"),
-        ("---\nStatus: a\n---\n", {"key": "status", "do": "replace", "value": "b"}, "---\nStatus: b\n---\n"),
+        (
+            "---\nStatus: a\n---\n",
+            {"key": "status", "do": "replace", "value": "b"},
+            "---\nStatus: b\n---\n",
+        ),
         ("---\nStatus: a\n---\n", {"key": "status", "do": "delete"}, "---\n---\n"),
-        ("---\na:\n- x\n- y\n---\n", {"key": "a", "do": "delete", "value": "y"}, "---\na:\n- x\n---\n"),
+        (
+            "---\na:\n- x\n- y\n---\n",
+            {"key": "a", "do": "delete", "value": "y"},
+            "---\na:\n- x\n---\n",
+        ),
         ("---\na: x\n---\n", {"key": "a", "do": "delete", "value": "x"}, "---\n---\n"),
     ],
 )
-def test_a_place_is_found_as_obsidian_finds_it(text: str, edit: dict[str, Any], new: str) -> None:
+def test_a_place_is_found_as_obsidian_finds_it(
+    text: str, edit: dict[str, Any], new: str
+) -> None:
     assert edited(text, edit) == new
 
 
@@ -156,7 +182,9 @@ def test_a_place_is_found_as_obsidian_finds_it(text: str, edit: dict[str, Any], 
         ("a\n", insert("x", heading="***")),
     ],
 )
-def test_what_may_mean_two_things_or_none_is_refused(text: str, edit: dict[str, Any]) -> None:
+def test_what_may_mean_two_things_or_none_is_refused(
+    text: str, edit: dict[str, Any]
+) -> None:
     with pytest.raises(DeskError):
         edited(text, edit)
 
@@ -169,11 +197,17 @@ def test_corners_of_places() -> None:
     assert edited("", insert("x", lines=1, expect="")) == "x\n"
     assert edited("# A ^h\n", insert("x", heading="a", block="", key="")) == "# A ^h\n\nx\n"
     assert edited("p ^b\n\n# A\n", insert("x", block="#^b")) == "p ^b\n\nx\n\n# A\n"
-    assert edited("x\n# A\na\nB\n===\n", delete(lines=[2, 3], expect="# A\na")) == "x\nB\n===\n"
+    assert (
+        edited("x\n# A\na\nB\n===\n", delete(lines=[2, 3], expect="# A\na"))
+        == "x\nB\n===\n"
+    )
     assert edited("x\n# A\na\n\nB\n===\n", delete(heading="A")) == "x\n\nB\n===\n"
     assert edited("# A\nB\n===\n", insert("x", heading="A")) == "# A\nx\n\nB\n===\n"
     assert edited("```\ncode ^b\n```\n\n^b\n", replace("x", block="b")) == "x\n\n^b\n"
-    assert edited("---\n{a: 1}\n---\n", {"key": "a", "do": "replace", "value": 1}) == "---\n{a: 1}\n---\n"
+    assert (
+        edited("---\n{a: 1}\n---\n", {"key": "a", "do": "replace", "value": 1})
+        == "---\n{a: 1}\n---\n"
+    )
     with pytest.raises(DeskError, match="cannot be changed alone"):
         edited("---\n{a: 1}\n---\n", {"key": "a", "do": "replace", "value": 2})
     with pytest.raises(DeskError, match="would become properties"):
@@ -200,13 +234,41 @@ def test_corners_of_places() -> None:
 )
 def test_what_only_looks_like_a_heading_is_none(text: str) -> None:
     assert read_outline(text).headings == []
-    assert [(each.level, each.text) for each in read_outline(f"{text}\n# A #\n").headings] == [(1, "A")]
+    assert [
+        (each.level, each.text) for each in read_outline(f"{text}\n# A #\n").headings
+    ] == [(1, "A")]
 
 
 LINES = st.sampled_from(
     [
-        *("# A", "## B ##", "#tag", "  # C", "    # code", "Text", "more text", "===", "---", "```", "````", "~~~", ""),
-        *("- item", "  - sub", "1. one", "  cont", "- ```", "  ```", "  # in", "<!-- c", "-->", "<div>", "> quote"),
+        *(
+            "# A",
+            "## B ##",
+            "#tag",
+            "  # C",
+            "    # code",
+            "Text",
+            "more text",
+            "===",
+            "---",
+            "```",
+            "````",
+            "~~~",
+            "",
+        ),
+        *(
+            "- item",
+            "  - sub",
+            "1. one",
+            "  cont",
+            "- ```",
+            "  ```",
+            "  # in",
+            "<!-- c",
+            "-->",
+            "<div>",
+            "> quote",
+        ),
     ]
 )
 
@@ -223,13 +285,32 @@ def test_headings_are_those_of_commonmark(text: str) -> None:
     ]
     outline = read_outline(text)
 
-    assert outline.body or [(each.level, outline.line_of(each.start)) for each in outline.headings] == wanted
+    assert (
+        outline.body
+        or [(each.level, outline.line_of(each.start)) for each in outline.headings]
+        == wanted
+    )
 
 
 PIECES = st.lists(
     st.sampled_from(
         [
-            *("# A", "## B", "## B", "S", "===", "---", "```", "text", "- i ^x1", "  - j", "p ^x2", "^x3", "| a |", ""),
+            *(
+                "# A",
+                "## B",
+                "## B",
+                "S",
+                "===",
+                "---",
+                "```",
+                "text",
+                "- i ^x1",
+                "  - j",
+                "p ^x2",
+                "^x3",
+                "| a |",
+                "",
+            ),
             *("\ttab", "  ", "> q", "<!-- c", "-->", "# A", "über 東京", "%%"),
         ]
     ),
@@ -240,7 +321,17 @@ ENDS = st.sampled_from(["\n", "\r\n", "\r"])
 
 @st.composite
 def notes(draw: st.DrawFn) -> str:
-    head = draw(st.sampled_from(["", "\ufeff", "---\nk: v # c\nl: [1, 2]\n---\n", "---\r\nk: 'v'\r\n---\r\n", "---\n"]))
+    head = draw(
+        st.sampled_from(
+            [
+                "",
+                "\ufeff",
+                "---\nk: v # c\nl: [1, 2]\n---\n",
+                "---\r\nk: 'v'\r\n---\r\n",
+                "---\n",
+            ]
+        )
+    )
     body = "".join(line + draw(ENDS) for line in draw(PIECES))
     return head + body + draw(st.sampled_from(["", "last", "last ^x4"]))
 
@@ -248,7 +339,10 @@ def notes(draw: st.DrawFn) -> str:
 def _alike(one: str, other: str) -> int:
     """How many characters the two have in common at their beginning."""
     pairs = zip(one, other, strict=False)
-    return next((at for at, (mine, yours) in enumerate(pairs) if mine != yours), min(len(one), len(other)))
+    return next(
+        (at for at, (mine, yours) in enumerate(pairs) if mine != yours),
+        min(len(one), len(other)),
+    )
 
 
 @requirement("notes:edits")
@@ -256,11 +350,16 @@ def _alike(one: str, other: str) -> int:
 @given(
     notes(),
     st.sampled_from(
-        [*({"heading": name} for name in ("A", "B", "A > B", "S")), *({"block": f"x{n}"} for n in range(1, 5))]
+        [
+            *({"heading": name} for name in ("A", "B", "A > B", "S")),
+            *({"block": f"x{n}"} for n in range(1, 5)),
+        ]
     ),
     st.sampled_from(["new", "- new\n- lines", "new\n"]),
 )
-def test_what_is_inserted_is_the_only_change(text: str, place: dict[str, Any], new: str) -> None:
+def test_what_is_inserted_is_the_only_change(
+    text: str, place: dict[str, Any], new: str
+) -> None:
     try:
         made = edited(text, insert(new, **place))
     except DeskError:
@@ -270,13 +369,17 @@ def test_what_is_inserted_is_the_only_change(text: str, place: dict[str, Any], n
 
     assert before + after == len(text)
     added = made[before : len(made) - after]
-    assert len(added.replace("\r", "").replace("\n", "")) <= len(new.replace("\n", "")) + 4  # the item's indentation
+    assert (
+        len(added.replace("\r", "").replace("\n", "")) <= len(new.replace("\n", "")) + 4
+    )  # the item's indentation
 
 
 @requirement("notes:edits")
 @settings(max_examples=80, deadline=None)
 @given(st.data(), notes(), st.sampled_from(["insert", "replace", "delete"]))
-def test_lines_change_as_they_are_named_and_no_others(data: st.DataObject, text: str, do: str) -> None:
+def test_lines_change_as_they_are_named_and_no_others(
+    data: st.DataObject, text: str, do: str
+) -> None:
     lines = [*re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z", text)]
     head = len(re.findall(r"\r\n|\r|\n", text[: frontmatter.body_start(text)]))
     if len(lines) == head:
@@ -285,7 +388,9 @@ def test_lines_change_as_they_are_named_and_no_others(data: st.DataObject, text:
     last = data.draw(st.integers(first, len(lines)))
     expect = "".join(lines[first - 1 : last])
     try:
-        made = edited(text, {"do": do, "text": "NEW\nLINES", "lines": [first, last], "expect": expect})
+        made = edited(
+            text, {"do": do, "text": "NEW\nLINES", "lines": [first, last], "expect": expect}
+        )
     except DeskError as error:
         assert "would become properties" in error.message  # noqa: PT017
         return
@@ -295,7 +400,9 @@ def test_lines_change_as_they_are_named_and_no_others(data: st.DataObject, text:
 
     assert made.startswith(kept)
     assert made.endswith(rest)
-    assert new.strip("\r\n").replace("\r\n", "\n").replace("\r", "\n") == ("" if do == "delete" else "NEW\nLINES")
+    assert new.strip("\r\n").replace("\r\n", "\n").replace("\r", "\n") == (
+        "" if do == "delete" else "NEW\nLINES"
+    )
     assert not rest or do == "delete" or new.endswith(("\n", "\r"))
 
 
@@ -303,11 +410,16 @@ def test_lines_change_as_they_are_named_and_no_others(data: st.DataObject, text:
 @settings(max_examples=60, deadline=None)
 @given(
     st.data(),
-    st.dictionaries(st.sampled_from(["k", "l", "other key", "é"]), st.sampled_from(["v", "1", 2, None, ["a", "b"]])),
+    st.dictionaries(
+        st.sampled_from(["k", "l", "other key", "é"]),
+        st.sampled_from(["v", "1", 2, None, ["a", "b"]]),
+    ),
     notes().map(lambda text: text[frontmatter.body_start(text) :].removeprefix("---\n")),
     st.sampled_from(["v2", 3, True, None, ["x"], {"a": 1}]),
 )
-def test_a_key_changes_alone(data: st.DataObject, properties: dict[str, Any], body: str, value: Any) -> None:
+def test_a_key_changes_alone(
+    data: st.DataObject, properties: dict[str, Any], body: str, value: Any
+) -> None:
     properties["last"] = "z"
     text = frontmatter.render(properties, body).replace("last:", "# a comment\nlast:")
     key = data.draw(st.sampled_from(sorted(properties)))
@@ -317,7 +429,11 @@ def test_a_key_changes_alone(data: st.DataObject, properties: dict[str, Any], bo
     assert frontmatter.parse(made).frontmatter == properties | {key: value}
     assert "\n# a comment\n" in made
     assert made.endswith(text[frontmatter.body_start(text) :])
-    untouched = [line for line in text[: frontmatter.body_start(text)].split("\n") if line.startswith('"é"')]
+    untouched = [
+        line
+        for line in text[: frontmatter.body_start(text)].split("\n")
+        if line.startswith('"é"')
+    ]
     assert key == "é" or all(line in made for line in untouched)
 
 
@@ -326,13 +442,23 @@ async def test_edits_are_made_all_or_none(notes: Client, home: Home) -> None:
     (home.vault / "a.md").write_text(NOTE)
 
     missing = await refused(
-        notes, "edit_note", path="a.md", edits=[insert("x", heading="Log"), delete(heading="Nowhere")]
+        notes,
+        "edit_note",
+        path="a.md",
+        edits=[insert("x", heading="Log"), delete(heading="Nowhere")],
     )
     overlap = await refused(
-        notes, "edit_note", path="a.md", edits=[delete(heading="Log"), replace("x", heading="Details")]
+        notes,
+        "edit_note",
+        path="a.md",
+        edits=[delete(heading="Log"), replace("x", heading="Details")],
     )
-    shape = await refused(notes, "edit_note", path="a.md", edits=[insert("x", heading="Log", block="w1")])
-    wrong = await refused(notes, "edit_note", path="a.md", edits=[replace("x", lines=[9, 9], expect="Intro.")])
+    shape = await refused(
+        notes, "edit_note", path="a.md", edits=[insert("x", heading="Log", block="w1")]
+    )
+    wrong = await refused(
+        notes, "edit_note", path="a.md", edits=[replace("x", lines=[9, 9], expect="Intro.")]
+    )
 
     assert (missing["error"], missing["details"]["edit"]) == ("not_found", 1)
     assert overlap["error"] == "parse_error"
@@ -340,28 +466,40 @@ async def test_edits_are_made_all_or_none(notes: Client, home: Home) -> None:
     assert (wrong["details"]["reason"], wrong["details"]["lines"]) == ("changed", [10, 10])
     assert (home.vault / "a.md").read_text() == NOTE
 
-    both = [insert("- three", heading="Log"), {"key": "status", "do": "replace", "value": "done"}]
+    both = [
+        insert("- three", heading="Log"),
+        {"key": "status", "do": "replace", "value": "done"},
+    ]
     made = await ok(notes, "edit_note", path="a.md", edits=json.dumps(both))
     assert made == {"path": "a.md", "etag": made["etag"], "lines": ["16"]}
     assert (await ok(notes, "read_note", path="a.md"))["etag"] == made["etag"]
 
 
 @requirement("notes:edits")
-async def test_a_heading_that_is_there_twice_is_refused_with_its_lines(notes: Client, home: Home) -> None:
+async def test_a_heading_that_is_there_twice_is_refused_with_its_lines(
+    notes: Client, home: Home
+) -> None:
     text = "# One\n## Tasks\na\n# Two\n## Tasks\nb\n## Tasks\nc\n"
     (home.vault / "a.md").write_text(text)
 
     error = await refused(notes, "append_note", path="a.md", text="x", heading="Tasks")
-    again = await refused(notes, "append_note", path="a.md", text="x", heading="Two > Tasks")
+    again = await refused(
+        notes, "append_note", path="a.md", text="x", heading="Two > Tasks"
+    )
     await ok(notes, "append_note", path="a.md", text="x", heading="One > Tasks")
 
-    assert (error["details"]["reason"], error["details"]["lines"]) == ("ambiguous", [2, 5, 7])
+    assert (error["details"]["reason"], error["details"]["lines"]) == (
+        "ambiguous",
+        [2, 5, 7],
+    )
     assert again["details"]["lines"] == [5, 7]
     assert (home.vault / "a.md").read_text() == text.replace("a\n", "a\nx\n")
 
 
 @requirement("notes:edits")
-async def test_the_walls_of_a_write_stand_around_every_edit(notes: Client, home: Home) -> None:
+async def test_the_walls_of_a_write_stand_around_every_edit(
+    notes: Client, home: Home
+) -> None:
     (home.vault / "Approved").mkdir()
     (home.vault / "Approved" / "a.md").write_text("# A\n")
     (home.vault / "outside.md").symlink_to("/etc/hostname")
@@ -369,8 +507,16 @@ async def test_the_walls_of_a_write_stand_around_every_edit(notes: Client, home:
     await ok(notes, "append_note", path="n.md", text="one", create=True)
     calls: list[tuple[str, dict[str, Any], str]] = [
         ("append_note", {"path": "Approved/a.md", "text": "x"}, "protected"),
-        ("append_note", {"path": "approved/new.md", "text": "x", "create": True}, "protected"),
-        ("edit_note", {"path": "Approved/a.md", "edits": [insert("x", heading="A")]}, "protected"),
+        (
+            "append_note",
+            {"path": "approved/new.md", "text": "x", "create": True},
+            "protected",
+        ),
+        (
+            "edit_note",
+            {"path": "Approved/a.md", "edits": [insert("x", heading="A")]},
+            "protected",
+        ),
         ("create_from_template", {"template": "n.md", "path": "Drafts/x.md"}, "protected"),
         ("create_from_template", {"template": "n.md", "path": "N.md"}, "exists"),
         ("create_from_template", {"template": "../n.md", "path": "x.md"}, "outside"),
@@ -378,28 +524,50 @@ async def test_the_walls_of_a_write_stand_around_every_edit(notes: Client, home:
         ("append_note", {"path": "outside.md", "text": "x"}, "symlink"),
         ("append_note", {"path": "latin.md", "text": "x"}, "encoding"),
         ("append_note", {"path": "n.md", "text": "x" * (17 << 20)}, "too_large"),
-        ("edit_note", {"path": "n.md", "edits": [insert("x", lines=1, expect="one")], "if_match": "0" * 32}, "changed"),
+        (
+            "edit_note",
+            {
+                "path": "n.md",
+                "edits": [insert("x", lines=1, expect="one")],
+                "if_match": "0" * 32,
+            },
+            "changed",
+        ),
     ]
     for tool, arguments, reason in calls:
-        assert (await refused(notes, tool, **arguments))["details"]["reason"] == reason, arguments
+        assert (await refused(notes, tool, **arguments))["details"]["reason"] == reason, (
+            arguments
+        )
     missing = await refused(notes, "append_note", path="none.md", text="x")
 
     assert missing["error"] == "not_found"
     assert (home.vault / "Approved" / "a.md").read_text() == "# A\n"
     assert (home.vault / "n.md").read_text() == "one\n"
-    assert sorted(path.name for path in home.vault.iterdir()) == ["Approved", "latin.md", "n.md", "outside.md"]
+    assert sorted(path.name for path in home.vault.iterdir()) == [
+        "Approved",
+        "latin.md",
+        "n.md",
+        "outside.md",
+    ]
     lines = [json.loads(line) for line in home.command("log", "--json").stdout.splitlines()]
     assert len(lines) == len(calls) + 2
     assert {line["result"] for line in lines} == {"success", "rejected"}
 
 
 @requirement("notes:edits")
-async def test_an_edited_note_is_known_as_a_tools(notes: Client, home: Home, desk: Desk) -> None:
+async def test_an_edited_note_is_known_as_a_tools(
+    notes: Client, home: Home, desk: Desk
+) -> None:
     """What a tool had a hand in never passes for the person's own approval."""
     from deskhand.gate import authorship
 
     (home.vault / "a.md").write_text("---\nsubject: Hi\n---\nHello\n")
-    await ok(notes, "edit_note", path="a.md", edits=[{"key": "to", "do": "insert", "value": "ann@example.org"}])
+    await ok(
+        notes,
+        "edit_note",
+        path="a.md",
+        edits=[{"key": "to", "do": "insert", "value": "ann@example.org"}],
+    )
 
     properties = desk.vault.read("a.md").frontmatter
     assert desk.store.write_sync(lambda tx: authorship.is_a_tools(tx, properties))
@@ -407,15 +575,25 @@ async def test_an_edited_note_is_known_as_a_tools(notes: Client, home: Home, des
 
 @requirement("notes:small")
 async def test_a_line_for_a_large_note_travels_alone(notes: Client, home: Home) -> None:
-    body = "".join(f"## Part {number}\n\n{'words of a long note ' * 45}\n\n" for number in range(100))
+    body = "".join(
+        f"## Part {number}\n\n{'words of a long note ' * 45}\n\n" for number in range(100)
+    )
     (home.vault / "a.md").write_text(f"---\nstatus: open\n---\n{body}")
-    edits = [insert("- one", heading="Part 50"), {"key": "status", "do": "replace", "value": "done"}]
+    edits = [
+        insert("- one", heading="Part 50"),
+        {"key": "status", "do": "replace", "value": "done"},
+    ]
 
-    for tool, more in (("append_note", {"text": "one", "heading": "Part 7"}), ("edit_note", {"edits": edits})):
+    for tool, more in (
+        ("append_note", {"text": "one", "heading": "Part 7"}),
+        ("edit_note", {"edits": edits}),
+    ):
         arguments = {"path": "a.md", **more}
         answer = (await notes.call_tool(tool, arguments)).model_dump_json()
         assert len(json.dumps(arguments)) + len(answer) < 2000
-    wrong = await notes.call_tool("edit_note", {"path": "a.md", "edits": [delete(lines=9, expect="no")]})
+    wrong = await notes.call_tool(
+        "edit_note", {"path": "a.md", "edits": [delete(lines=9, expect="no")]}
+    )
     assert len(wrong.model_dump_json()) < 2000
     assert len((home.vault / "a.md").read_bytes()) > 95_000
 
@@ -428,11 +606,17 @@ def test_a_kill_leaves_a_note_with_all_of_an_edit_or_none(home: Home, scale: int
 
     def edit_for_ever(start: int, ready: int) -> None:
         async def calls() -> None:
-            async with Client(obsidian_server(Desk(load(home.environment).settings))) as client:
+            async with Client(
+                obsidian_server(Desk(load(home.environment).settings))
+            ) as client:
                 for turn in range(start, 10**9):
                     key = {"key": "n", "do": "replace", "value": turn}
                     edits = [replace(f"last {turn}", heading="Log"), key]
-                    assert not (await client.call_tool("edit_note", {"path": "a.md", "edits": edits})).is_error
+                    assert not (
+                        await client.call_tool(
+                            "edit_note", {"path": "a.md", "edits": edits}
+                        )
+                    ).is_error
                     os.write(ready, b"!")
 
         anyio.run(calls)
@@ -462,11 +646,16 @@ def test_two_servers_and_an_editor_that_append_lose_no_line(home: Home, scale: i
 
     def append_lines(name: str) -> None:
         async def calls() -> None:
-            async with Client(obsidian_server(Desk(load(home.environment).settings))) as client:
+            async with Client(
+                obsidian_server(Desk(load(home.environment).settings))
+            ) as client:
                 for number in range(each):
                     line = {"path": "a.md", "text": f"{name} {number}", "heading": "Log"}
                     while (result := await client.call_tool("append_note", line)).is_error:
-                        assert json.loads(result.content[0].text)["details"]["reason"] == "changed"
+                        assert (
+                            json.loads(result.content[0].text)["details"]["reason"]
+                            == "changed"
+                        )
 
         anyio.run(calls)
         os._exit(0)
@@ -479,8 +668,12 @@ def test_two_servers_and_an_editor_that_append_lose_no_line(home: Home, scale: i
             os.sched_yield()
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
 
-    everything = [line for path in home.vault.glob("*.md") for line in path.read_text().splitlines()]
-    wanted = {f"{name} {number}" for name in ("one", "two", "editor") for number in range(each)}
+    everything = [
+        line for path in home.vault.glob("*.md") for line in path.read_text().splitlines()
+    ]
+    wanted = {
+        f"{name} {number}" for name in ("one", "two", "editor") for number in range(each)
+    }
     assert wanted <= set(everything)
 
 
@@ -507,5 +700,10 @@ def test_a_note_is_appended_to_from_the_command_line(home: Home) -> None:
     assert (home.vault / "a.md").read_bytes() == b"# Log\r\n- one\r\n- two\r\n\r\n# End"
     assert (piped.returncode, (home.vault / "new/b.md").read_text()) == (0, "from a pipe\n")
     assert wrong.returncode == 5
-    recorded = [json.loads(line) for line in home.command("log", "--json").stdout.splitlines()]
-    assert [(line["actor"], line["target"]) for line in recorded] == [("person", "a.md"), ("person", "new/b.md")]
+    recorded = [
+        json.loads(line) for line in home.command("log", "--json").stdout.splitlines()
+    ]
+    assert [(line["actor"], line["target"]) for line in recorded] == [
+        ("person", "a.md"),
+        ("person", "new/b.md"),
+    ]

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from deskhand.errors import InvalidInput, Unreadable
 from deskhand.notes import frontmatter as fm
-from deskhand.notes.frontmatter import merge, parse, properties, render, rewrite, split, value_texts
+from deskhand.notes.frontmatter import (
+    merge,
+    parse,
+    properties,
+    render,
+    rewrite,
+    split,
+    value_texts,
+)
 from tests.requirements import requirement
 
 BOM = "\ufeff"
@@ -68,20 +76,29 @@ scalars = st.one_of(
             "|",
         ]
     ),
-    st.sampled_from(["", "- a", "a: b", "a #b", " x", "x ", "a\nb", "\x00", "\x85", "\u2028", BOM]),
+    st.sampled_from(
+        ["", "- a", "a: b", "a #b", " x", "x ", "a\nb", "\x00", "\x85", "\u2028", BOM]
+    ),
 )
 values = st.recursive(
     scalars,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 keys = st.one_of(
-    st.text(max_size=12), st.sampled_from(["title", "tags", "due date", "yes", "", "---", "größe", "k" * 1500])
+    st.text(max_size=12),
+    st.sampled_from(["title", "tags", "due date", "yes", "", "---", "größe", "k" * 1500]),
 )
 mappings = st.dictionaries(keys, values, max_size=5)
 bodies = st.one_of(
     st.text(max_size=60),
-    st.lists(st.sampled_from(["---", "text", "", "# h", "a: 1", "--- ", "\r", BOM, "ü😀"]), max_size=6).map("\n".join),
+    st.lists(
+        st.sampled_from(["---", "text", "", "# h", "a: 1", "--- ", "\r", BOM, "ü😀"]),
+        max_size=6,
+    ).map("\n".join),
     st.sampled_from(["", "\n", "---\na: 1\n---\nx", BOM + "---\n---\n", "---\r\n---\r\n"]),
 )
 
@@ -112,9 +129,16 @@ SOURCES = [
     "\n  sub: 1\n  other:\n    - deep\n    -",
     "\n  in the next line",
 ]
-BLOCK_SCALARS = [" |\n  one\n  # not a comment\n\n  two", " >-\n  folded\n  text", " |2-\n   indented", " |"]
+BLOCK_SCALARS = [
+    " |\n  one\n  # not a comment\n\n  two",
+    " >-\n  folded\n  text",
+    " |2-\n   indented",
+    " |",
+]
 sources = st.one_of(
-    st.tuples(st.sampled_from(SOURCES), st.sampled_from(["", "  ", " # a comment", "  # ü: 'x"])),
+    st.tuples(
+        st.sampled_from(SOURCES), st.sampled_from(["", "  ", " # a comment", "  # ü: 'x"])
+    ),
     st.tuples(st.sampled_from(BLOCK_SCALARS), st.just("")),
 )
 NAMES = ["title", "tags", "'quoted key'", '"due date"', "größe😀", "a b", "x", "00123"]
@@ -127,18 +151,29 @@ def written_notes(draw: st.DrawFn) -> tuple[str, list[tuple[str, ...]], str]:
     names = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=5))
     newline = draw(st.sampled_from(["\n", "\r\n"]))
     pieces = [
-        tuple(part.replace("\n", newline) for part in (draw(interludes), name, source, rest + "\n"))
+        tuple(
+            part.replace("\n", newline)
+            for part in (draw(interludes), name, source, rest + "\n")
+        )
         for name in names
         for source, rest in [draw(sources)]
     ]
     end = draw(interludes).replace("\n", newline) + "---"
     body = draw(bodies)
-    tail = end + draw(st.sampled_from(["", newline + body])) if body == "" else end + newline + body
+    tail = (
+        end + draw(st.sampled_from(["", newline + body]))
+        if body == ""
+        else end + newline + body
+    )
     return draw(st.sampled_from(["", BOM])) + "---" + newline, pieces, tail
 
 
 def joined(opening: str, pieces: list[tuple[str, ...]], tail: str = "") -> str:
-    return opening + "".join(f"{before}{key}:{source}{rest}" for before, key, source, rest in pieces) + tail
+    return (
+        opening
+        + "".join(f"{before}{key}:{source}{rest}" for before, key, source, rest in pieces)
+        + tail
+    )
 
 
 FRAGMENTS = [
@@ -162,7 +197,22 @@ FRAGMENTS = [
     " #",
     "1",
 ]
-FRAGMENTS += ["&x ", "*x", "!!int ", "! ", "%", "\\", "\t", "\r", "\x85", "\u2028", BOM, "--- ", "...\n", "ü😀"]
+FRAGMENTS += [
+    "&x ",
+    "*x",
+    "!!int ",
+    "! ",
+    "%",
+    "\\",
+    "\t",
+    "\r",
+    "\x85",
+    "\u2028",
+    BOM,
+    "--- ",
+    "...\n",
+    "ü😀",
+]
 scribbles = st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join)
 
 notes = st.one_of(
@@ -190,7 +240,9 @@ def test_what_was_rendered_is_read_back(frontmatter: dict[str, Any], body: str) 
 @requirement("notes:bytes-kept")
 @often
 @given(written_notes().filter(lambda note: note[1]), st.data(), values)
-def test_changing_one_key_leaves_every_other_byte_alone(note: Any, data: st.DataObject, value: Any) -> None:
+def test_changing_one_key_leaves_every_other_byte_alone(
+    note: Any, data: st.DataObject, value: Any
+) -> None:
     opening, pieces, tail = note
     chosen = data.draw(st.integers(0, len(pieces) - 1))
     before, key, _, rest = pieces[chosen]
@@ -202,7 +254,9 @@ def test_changing_one_key_leaves_every_other_byte_alone(note: Any, data: st.Data
     assert changed.startswith(head)
     assert changed.endswith(end)
     assert len(changed) >= len(head) + len(end)
-    assert exact(parse(changed).frontmatter) == exact(parse(text).frontmatter | {name: value})
+    assert exact(parse(changed).frontmatter) == exact(
+        parse(text).frontmatter | {name: value}
+    )
 
 
 @requirement("notes:bytes-kept")
@@ -244,7 +298,10 @@ def test_a_removed_key_loses_its_own_lines_only(note: Any, data: st.DataObject) 
     name = list(old.frontmatter)[chosen]
     wanted = {key: value for key, value in old.frontmatter.items() if key != name}
     rest = joined("", pieces[chosen + 1 :], tail)
-    assert rewrite(text, wanted, old.body) == joined(opening, pieces[:chosen]) + pieces[chosen][0] + rest
+    assert (
+        rewrite(text, wanted, old.body)
+        == joined(opening, pieces[:chosen]) + pieces[chosen][0] + rest
+    )
 
 
 # --- where the block is ---
@@ -269,7 +326,9 @@ def test_a_removed_key_loses_its_own_lines_only(note: Any, data: st.DataObject) 
         ("", None, ""),
     ],
 )
-def test_the_block_lies_between_lines_that_are_exactly_three_dashes(text: str, block: str, body: str) -> None:
+def test_the_block_lies_between_lines_that_are_exactly_three_dashes(
+    text: str, block: str, body: str
+) -> None:
     assert split(text) == (block, body)
 
 
@@ -279,7 +338,9 @@ def test_an_empty_block_is_no_properties_and_no_warning(block: str) -> None:
     assert (note.frontmatter, note.body, note.warning) == ({}, "body", None)
 
 
-@pytest.mark.parametrize("block", ["- a\n- b\n", "just text\n", "[[Note]]\n", "null\n", "12\n"])
+@pytest.mark.parametrize(
+    "block", ["- a\n- b\n", "just text\n", "[[Note]]\n", "null\n", "12\n"]
+)
 def test_a_block_that_is_not_a_mapping_is_body_and_a_warning(block: str) -> None:
     text = f"---\n{block}---\nbody"
     note = parse(BOM + text)
@@ -293,8 +354,12 @@ def test_a_block_that_is_not_a_mapping_is_body_and_a_warning(block: str) -> None
 
 
 @pytest.mark.parametrize("loader", ["CSafeLoader", "SafeLoader"])
-@pytest.mark.parametrize("source", ["ü: 1\n", "'😀😀': é\n# ü€😀\nb: 2\n", "a: '\u2028'\nb: \x85 x\n", BOM])
-def test_marks_count_characters_with_either_loader(monkeypatch: pytest.MonkeyPatch, loader: str, source: str) -> None:
+@pytest.mark.parametrize(
+    "source", ["ü: 1\n", "'😀😀': é\n# ü€😀\nb: 2\n", "a: '\u2028'\nb: \x85 x\n", BOM]
+)
+def test_marks_count_characters_with_either_loader(
+    monkeypatch: pytest.MonkeyPatch, loader: str, source: str
+) -> None:
     monkeypatch.setattr(fm, "_LOADER", getattr(yaml, loader))
     text = f"---\n{source}last: old # 😀\n---\nb"
     assert merge(text, {"last": "new"}) == f"---\n{source}last: new # 😀\n---\nb"
@@ -407,13 +472,22 @@ def test_an_unquoted_wikilink_is_its_text(typed: str, value: Any) -> None:
 
 def test_a_key_is_the_text_that_was_typed() -> None:
     text = "---\nyes: 1\n12: 2\nnull: 3\n'q': 4\n2026-01-01: 5\n<<: {a: 1}\n? \n: 6\n---\n"
-    assert list(parse(text).frontmatter) == ["yes", "12", "null", "q", "2026-01-01", "<<", ""]
+    assert list(parse(text).frontmatter) == [
+        "yes",
+        "12",
+        "null",
+        "q",
+        "2026-01-01",
+        "<<",
+        "",
+    ]
 
 
 # --- what is refused ---
 
 LAUGHS = "a: &a [x, x]\n" + "".join(
-    f"{key}: &{key} [*{before}, *{before}]\n" for before, key in zip("abcdefgh", "bcdefghi", strict=True)
+    f"{key}: &{key} [*{before}, *{before}]\n"
+    for before, key in zip("abcdefgh", "bcdefghi", strict=True)
 )
 
 
@@ -445,7 +519,9 @@ LAUGHS = "a: &a [x, x]\n" + "".join(
         (LAUGHS, "alias", 3),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_line(block: str, reason: str, line: int) -> None:
+def test_what_cannot_be_read_is_refused_with_its_line(
+    block: str, reason: str, line: int
+) -> None:
     error = refusal(f"---\n{block}---\nbody")
     assert (error.details["reason"], error.details["line"]) == (reason, line)
     assert f"line {line}" in error.message
@@ -488,7 +564,10 @@ def test_thirty_two_levels_are_read_and_written_and_one_more_is_refused() -> Non
     assert parse(text).frontmatter == {"a": nested(31)}
     with pytest.raises(InvalidInput, match="deep"):
         render({"a": nested(32)}, "b")
-    assert refusal("---\na: " + "[" * 32 + "'x'" + "]" * 32 + "\n---\n").details["reason"] == "too_deep"
+    assert (
+        refusal("---\na: " + "[" * 32 + "'x'" + "]" * 32 + "\n---\n").details["reason"]
+        == "too_deep"
+    )
 
 
 def test_a_structure_that_contains_itself_is_refused() -> None:
@@ -557,16 +636,32 @@ def test_a_new_note_looks_as_a_person_would_write_it() -> None:
         (BOM + "x", "---\n---\n" + BOM + "x"),
     ],
 )
-def test_without_properties_only_a_body_that_would_mislead_gets_an_empty_block(body: str, text: str) -> None:
+def test_without_properties_only_a_body_that_would_mislead_gets_an_empty_block(
+    body: str, text: str
+) -> None:
     assert render({}, body) == text
 
 
 @pytest.mark.parametrize(
     "value",
-    [float("nan"), float("inf"), (1,), {1: 2}, {"a": [object()]}, b"x", {1}, "\ud800", ["\udfff"], [10**4300]],
+    [
+        float("nan"),
+        float("inf"),
+        (1,),
+        {1: 2},
+        {"a": [object()]},
+        b"x",
+        {1},
+        "\ud800",
+        ["\udfff"],
+        [10**4300],
+    ],
 )
 def test_what_a_note_cannot_hold_is_refused_by_its_key(value: Any) -> None:
-    for write in (partial(render, {"the key": value}, ""), partial(merge, "---\na: 1\n---\n", {"the key": value})):
+    for write in (
+        partial(render, {"the key": value}, ""),
+        partial(merge, "---\na: 1\n---\n", {"the key": value}),
+    ):
         with pytest.raises(InvalidInput, match="the key") as caught:
             write()
         assert caught.value.details["fields"][0]["field"] == "the key"
@@ -587,7 +682,11 @@ def test_a_block_that_could_not_be_read_again_is_not_written() -> None:
 
 
 def test_long_keys_and_values_are_read_back() -> None:
-    frontmatter = {"k" * 3000: ["v" * 3000], "a": {"ü" * 3000: {"b" * 1100: 1}}, "c" * 1100: None}
+    frontmatter = {
+        "k" * 3000: ["v" * 3000],
+        "a": {"ü" * 3000: {"b" * 1100: 1}},
+        "c" * 1100: None,
+    }
     assert parse(render(frontmatter, "")).frontmatter == frontmatter
 
 
@@ -629,7 +728,11 @@ more
         ({"due": ["a", "b"]}, "due: 2026-02-30\n", "due:\n  - a\n  - b\n"),
         ({"due": {"a": 1}}, "2026-02-30", '{"a": 1}'),
         ({"tags": "one"}, "\n  - a   # first\n  # between\n  - 'b' # last", " one # last"),
-        ({"tags": ["a", "c", "d"]}, "a   # first\n  # between\n  - 'b' #", "a\n  - c\n  - d #"),
+        (
+            {"tags": ["a", "c", "d"]},
+            "a   # first\n  # between\n  - 'b' #",
+            "a\n  - c\n  - d #",
+        ),
         ({"tags": []}, "\n  - a   # first\n  # between\n  - 'b' # last", " [] # last"),
         ({"up": "[[Away]]"}, "[[Home]]", '"[[Away]]"'),
         ({"list": ["z"]}, '[x, "y"]', '["z"]'),
@@ -659,7 +762,13 @@ def test_a_comment_above_a_list_stays_when_the_list_becomes_a_scalar() -> None:
 
 @pytest.mark.parametrize(
     ("old", "new", "same"),
-    [(1, True, False), (1, 1.0, False), (0, False, False), ("1", 1, False), (1.5, 1.5, True)],
+    [
+        (1, True, False),
+        (1, 1.0, False),
+        (0, False, False),
+        ("1", 1, False),
+        (1.5, 1.5, True),
+    ],
 )
 def test_values_are_compared_with_their_type(old: Any, new: Any, same: bool) -> None:
     text = render({"a": old}, "")
@@ -690,9 +799,9 @@ def test_removing_every_key_leaves_comments_and_an_empty_block() -> None:
 )
 def test_odd_yaml_is_written_anew(block: str, expected: str) -> None:
     old = parse(f"---\n{block}---\nbody")
-    assert rewrite(f"{BOM}---\n{block}---\nbody", old.frontmatter | {"a": 2, "b": "x"}, "body") == (
-        f"{BOM}---\n{expected}---\nbody"
-    )
+    assert rewrite(
+        f"{BOM}---\n{block}---\nbody", old.frontmatter | {"a": 2, "b": "x"}, "body"
+    ) == (f"{BOM}---\n{expected}---\nbody")
 
 
 def test_odd_yaml_stays_when_only_the_body_changes() -> None:
@@ -708,7 +817,11 @@ def test_a_note_without_a_block_gets_one_in_its_own_line_ends() -> None:
 @pytest.mark.parametrize(
     ("text", "body", "expected"),
     [
-        ("---\r\na: 1\r\n---\r\nold\r\n", "new\nlines\n", "---\r\na: 1\r\n---\r\nnew\r\nlines\r\n"),
+        (
+            "---\r\na: 1\r\n---\r\nold\r\n",
+            "new\nlines\n",
+            "---\r\na: 1\r\n---\r\nnew\r\nlines\r\n",
+        ),
         ("old\r\n", "new\n", "new\r\n"),
         ("---\na: 1\n---\r\nold\r\n", "new\n", "---\na: 1\n---\r\nnew\n"),
         ("---\na: 1\n---\none\r\ntwo\n", "one\ntwo\r\n", "---\na: 1\n---\none\r\ntwo\n"),
@@ -719,7 +832,9 @@ def test_a_note_without_a_block_gets_one_in_its_own_line_ends() -> None:
         ("---\n- a\n---\nold", "---\n- a\n---\nnew", "---\n---\n---\n- a\n---\nnew"),
     ],
 )
-def test_a_new_body_is_written_in_the_files_line_ends(text: str, body: str, expected: str) -> None:
+def test_a_new_body_is_written_in_the_files_line_ends(
+    text: str, body: str, expected: str
+) -> None:
     assert rewrite(text, parse(text).frontmatter, body) == expected
 
 
@@ -748,5 +863,13 @@ def test_search_sees_every_leaf_and_no_key() -> None:
 
 
 def test_filters_see_one_pair_per_scalar_and_per_item() -> None:
-    frontmatter = {"a": "x", "b": ["y", 1, True, None, ["no"], {"n": 1}], "c": None, "d": {"e": 1}, "f": []}
-    assert list(properties(frontmatter)) == ([("a", "x"), ("b", "y"), ("b", "1"), ("b", "true"), ("b", ""), ("c", "")])
+    frontmatter = {
+        "a": "x",
+        "b": ["y", 1, True, None, ["no"], {"n": 1}],
+        "c": None,
+        "d": {"e": 1},
+        "f": [],
+    }
+    assert list(properties(frontmatter)) == (
+        [("a", "x"), ("b", "y"), ("b", "1"), ("b", "true"), ("b", ""), ("c", "")]
+    )

@@ -133,7 +133,11 @@ def texts(vault: Path) -> dict[str, str]:
     found = {}
     for file in vault.rglob("*"):
         inside = file.relative_to(vault)
-        if file.suffix.lower() != ".md" or file.is_symlink() or any(part.startswith(".") for part in inside.parts):
+        if (
+            file.suffix.lower() != ".md"
+            or file.is_symlink()
+            or any(part.startswith(".") for part in inside.parts)
+        ):
             continue
         source = file.read_bytes().decode("utf-8", "replace")
         try:
@@ -149,7 +153,9 @@ def texts(vault: Path) -> dict[str, str]:
 def tiers(held: dict[str, str], query: str) -> tuple[set[str], set[str]]:
     whole = fold(query).strip()
     first = {path for path, text in held.items() if whole in text}
-    return first, {path for path, text in held.items() if all(word in text for word in whole.split())} - first
+    return first, {
+        path for path, text in held.items() if all(word in text for word in whole.split())
+    } - first
 
 
 def all_pages(ask: Callable[[str | None], NoteList]) -> list[str]:
@@ -209,7 +215,9 @@ def watching(index: Index) -> bool:
 
 @requirement("index:equals-scan")
 @pytest.mark.parametrize("seed", range(4))
-def test_search_finds_what_a_scan_of_all_files_finds(vault: Path, open_index: Open, seed: int) -> None:
+def test_search_finds_what_a_scan_of_all_files_finds(
+    vault: Path, open_index: Open, seed: int
+) -> None:
     chance = fill(vault, seed, 120)
     index = open_index()
     index.build()
@@ -226,7 +234,10 @@ def test_a_large_build_leaves_tables_of_one_piece_that_answer_the_same(
     index = open_index(batch=50)
     index.build()
     with sqlite3.connect(f"file:{index_file}?mode=ro", uri=True) as db:
-        pieces = [db.execute(f"SELECT count(DISTINCT segid) FROM {table}_idx").fetchone()[0] for table in TEXT_TABLES]
+        pieces = [
+            db.execute(f"SELECT count(DISTINCT segid) FROM {table}_idx").fetchone()[0]
+            for table in TEXT_TABLES
+        ]
     held = texts(vault)
     for _ in range(20):
         check_against_scan(held, index, some_query(chance, [*held.values()]))
@@ -235,29 +246,42 @@ def test_a_large_build_leaves_tables_of_one_piece_that_answer_the_same(
 
 @requirement("index:equals-scan")
 @pytest.mark.parametrize("filed", [0, 1])
-def test_an_index_that_is_not_complete_answers_the_same(vault: Path, open_index: Open, filed: int) -> None:
+def test_an_index_that_is_not_complete_answers_the_same(
+    vault: Path, open_index: Open, filed: int
+) -> None:
     chance = fill(vault, 11, 150)
     if filed:
         open_index().build()
         for number, path in enumerate(sorted(texts(vault))[:80]):
-            write(vault, path, f"changed {number} gamma 東京 alpha Beta", 1_700_001_000 + number)
+            write(
+                vault,
+                path,
+                f"changed {number} gamma 東京 alpha Beta",
+                1_700_001_000 + number,
+            )
     index = open_index(background=False)
     held = texts(vault)
     for _ in range(25):
         check_against_scan(held, index, some_query(chance, [*held.values()]))
     listed = all_pages(lambda cursor: index.list("", ("status", "DONE"), 9, cursor))
-    assert listed == sorted(path for path in texts(vault) if "status: Done" in (vault / path).read_text("utf-8"))
+    assert listed == sorted(
+        path for path in texts(vault) if "status: Done" in (vault / path).read_text("utf-8")
+    )
 
 
 @requirement("index:equals-scan")
-def test_answers_are_right_while_the_index_is_being_built(vault: Path, open_index: Open) -> None:
+def test_answers_are_right_while_the_index_is_being_built(
+    vault: Path, open_index: Open
+) -> None:
     fill(vault, 12, 300)
     index = open_index(batch=3)
     for query in ("alpha", "東京", "beta gamma", "zq"):
         check_against_scan(texts(vault), index, query)
 
 
-def test_the_whole_query_comes_before_its_words_and_new_before_old(vault: Path, open_index: Open) -> None:
+def test_the_whole_query_comes_before_its_words_and_new_before_old(
+    vault: Path, open_index: Open
+) -> None:
     write(vault, "old phrase.md", "we met a red fox", 1_700_000_001)
     write(vault, "new words.md", "the fox was red", 1_700_000_004)
     write(vault, "new phrase.md", "a Red Fox again", 1_700_000_003)
@@ -292,7 +316,9 @@ def test_what_was_changed_last_comes_first(vault: Path, open_index: Open) -> Non
         ("after the nul", "nul.md"),
     ],
 )
-def test_every_script_length_and_encoding_is_found(vault: Path, open_index: Open, query: str, path: str) -> None:
+def test_every_script_length_and_encoding_is_found(
+    vault: Path, open_index: Open, query: str, path: str
+) -> None:
     write(vault, unicodedata.normalize("NFD", "Café.md"), "name only")
     write(vault, "jp.md", "会議は東京駅の近くで")
     write(vault, "short.md", "azqb c#")
@@ -305,13 +331,17 @@ def test_every_script_length_and_encoding_is_found(vault: Path, open_index: Open
     assert found == [path]
 
 
-def test_keys_are_not_searched_but_an_unreadable_block_is(vault: Path, open_index: Open) -> None:
+def test_keys_are_not_searched_but_an_unreadable_block_is(
+    vault: Path, open_index: Open
+) -> None:
     write(vault, "a.md", "---\nsecretkey: value\n---\nbody")
     write(vault, "b.md", "---\nsecretkey: [broken\n---\nbody")
     assert searched(open_index(), "secretkey") == ["b.md"]
 
 
-def test_links_hard_links_and_dot_names_are_never_shown(vault: Path, tmp_path: Path, open_index: Open) -> None:
+def test_links_hard_links_and_dot_names_are_never_shown(
+    vault: Path, tmp_path: Path, open_index: Open
+) -> None:
     outside = tmp_path / "outside"
     write(outside, "secret.md", "needle")
     write(vault, "shown.md", "needle")
@@ -341,8 +371,14 @@ def test_a_folder_swapped_for_a_link_after_indexing_shows_nothing(
 # What is shown
 
 
-def test_the_snippet_is_the_surroundings_of_the_match_in_the_original_text(vault: Path, open_index: Open) -> None:
-    write(vault, "a.md", f"---\nt: x\n---\n{'before ' * 20}\n\n  The  NEEDLE\there {'after ' * 20}")
+def test_the_snippet_is_the_surroundings_of_the_match_in_the_original_text(
+    vault: Path, open_index: Open
+) -> None:
+    write(
+        vault,
+        "a.md",
+        f"---\nt: x\n---\n{'before ' * 20}\n\n  The  NEEDLE\there {'after ' * 20}",
+    )
     (hit,) = open_index().search("needle", 5, None).notes
     assert hit.snippet is not None
     assert "before The NEEDLE here after" in hit.snippet
@@ -371,7 +407,9 @@ def test_the_snippet_is_the_name_or_value_when_only_that_matches(
     assert hit.snippet == snippet
 
 
-def test_an_empty_question_or_a_foreign_cursor_is_refused(vault: Path, open_index: Open) -> None:
+def test_an_empty_question_or_a_foreign_cursor_is_refused(
+    vault: Path, open_index: Open
+) -> None:
     for number in range(5):
         write(vault, f"{number}.md", "same other")
     index = open_index()
@@ -393,7 +431,9 @@ def test_an_empty_question_or_a_foreign_cursor_is_refused(vault: Path, open_inde
 # Lists
 
 
-def test_a_list_is_ordered_recursive_and_continues_without_holes(vault: Path, open_index: Open) -> None:
+def test_a_list_is_ordered_recursive_and_continues_without_holes(
+    vault: Path, open_index: Open
+) -> None:
     fill(vault, 5, 100)
     write(vault, "a/b.md", "next to the folder")
     write(vault, "a/b/c0.md", "in it")
@@ -403,10 +443,14 @@ def test_a_list_is_ordered_recursive_and_continues_without_holes(vault: Path, op
     assert all_pages(lambda cursor: index.list("", None, 9, cursor)) == every
     for folder in ("a/b", "a/b/", "Projects/Straße", "日記", "nowhere"):
         listed = all_pages(partial(index.list, folder, None, 9))
-        assert listed == [path for path in every if path.startswith(folder.rstrip("/") + "/")]
+        assert listed == [
+            path for path in every if path.startswith(folder.rstrip("/") + "/")
+        ]
 
 
-def test_a_filter_compares_values_and_items_regardless_of_case(vault: Path, open_index: Open) -> None:
+def test_a_filter_compares_values_and_items_regardless_of_case(
+    vault: Path, open_index: Open
+) -> None:
     write(vault, "a.md", "---\nStatus: Done\ntags: [Red, STRASSE]\n---\n")
     write(vault, "b/b.md", "---\nstatus: done\npriority: 1\nempty:\n---\n")
     write(vault, "c.md", "---\nstatus: done-ish\n---\nstatus: done")
@@ -460,7 +504,9 @@ def test_what_another_program_does_is_seen(vault: Path, fresh_index: Index) -> N
 
 
 @requirement("index:fresh")
-def test_what_was_touched_is_seen_at_the_next_question(vault: Path, fresh_index: Index) -> None:
+def test_what_was_touched_is_seen_at_the_next_question(
+    vault: Path, fresh_index: Index
+) -> None:
     write(vault, "new.md", "needle")
     fresh_index.touch("new.md")
     assert searched(fresh_index, "needle") == ["new.md"]
@@ -476,11 +522,15 @@ def test_what_was_touched_is_seen_at_the_next_question(vault: Path, fresh_index:
     (vault / "renamed/new.md").unlink()
     fresh_index.touch("renamed/new.md")
     assert searched(fresh_index, "noodle") == []
-    assert [hit.path for hit in fresh_index.list("", None, 5, None).notes] == ["renamed/first.md"]
+    assert [hit.path for hit in fresh_index.list("", None, 5, None).notes] == [
+        "renamed/first.md"
+    ]
 
 
 @requirement("index:quiet")
-def test_a_small_vault_is_scanned_again_after_a_change_and_only_then(vault: Path, open_index: Open) -> None:
+def test_a_small_vault_is_scanned_again_after_a_change_and_only_then(
+    vault: Path, open_index: Open
+) -> None:
     write(vault, "kept/first.md", "first")
     # Later than the files, so that none of them is looked at again for its youth.
     index = open_index(now=lambda: time.time() + 60, background=False, scan_budget=60)
@@ -513,7 +563,9 @@ def test_a_small_vault_is_scanned_again_after_a_change_and_only_then(vault: Path
             assert index._upkeep._last is last
 
 
-def test_only_an_answer_that_relied_on_the_watch_says_how_old_its_scan_is(vault: Path, open_index: Open) -> None:
+def test_only_an_answer_that_relied_on_the_watch_says_how_old_its_scan_is(
+    vault: Path, open_index: Open
+) -> None:
     write(vault, "a.md", "a")
     assert open_index().search("a", 5, None).as_of is None
     index = open_index(now=lambda: 1_800_000_000.0, scan_budget=0)
@@ -523,7 +575,9 @@ def test_only_an_answer_that_relied_on_the_watch_says_how_old_its_scan_is(vault:
     assert as_of.timestamp() == 1_800_000_000.0
 
 
-def test_a_change_that_left_no_trace_in_the_times_is_seen_while_it_is_fresh(vault: Path, open_index: Open) -> None:
+def test_a_change_that_left_no_trace_in_the_times_is_seen_while_it_is_fresh(
+    vault: Path, open_index: Open
+) -> None:
     write(vault, "a.md", "needle")
     index = open_index()
     assert searched(index, "needle") == ["a.md"]
@@ -534,7 +588,9 @@ def test_a_change_that_left_no_trace_in_the_times_is_seen_while_it_is_fresh(vaul
     assert searched(index, "needle") == ["a.md"]
 
 
-def test_a_vault_that_is_gone_is_said_and_found_again(vault: Path, tmp_path: Path, open_index: Open) -> None:
+def test_a_vault_that_is_gone_is_said_and_found_again(
+    vault: Path, tmp_path: Path, open_index: Open
+) -> None:
     write(vault, "a.md", "needle")
     index = open_index(scan_budget=0)
     assert eventually(lambda: watching(index))
@@ -600,7 +656,9 @@ def test_a_damaged_index_is_made_anew(
     assert listed == sorted(texts(vault))
 
 
-def test_an_index_that_cannot_be_written_is_an_error_and_not_a_short_answer(vault: Path, index_file: Path) -> None:
+def test_an_index_that_cannot_be_written_is_an_error_and_not_a_short_answer(
+    vault: Path, index_file: Path
+) -> None:
     write(vault, "a.md", "needle")
     index_file.parent.write_text("a file where the folder should be")
     index = Index(vault, index_file)
@@ -620,7 +678,9 @@ def test_an_index_of_another_version_is_made_anew(vault: Path, open_index: Open)
     assert searched(open_index(), "needle") == ["a.md"]
 
 
-def test_dead_versions_are_swept_out(vault: Path, open_index: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_versions_are_swept_out(
+    vault: Path, open_index: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("deskhand.notes.upkeep.DEAD_ALLOWED", 5)
     write(vault, "a.md", "needle")
     write(vault, "b.md", "needle")
@@ -657,7 +717,9 @@ def at_once(*work: Callable[[], object]) -> None:
         raise failures[0]
 
 
-def test_two_indexes_may_share_a_file_from_the_first_moment(vault: Path, open_index: Open) -> None:
+def test_two_indexes_may_share_a_file_from_the_first_moment(
+    vault: Path, open_index: Open
+) -> None:
     fill(vault, 8, 200)
     one, two = open_index(batch=7), open_index(batch=7)
     at_once(
@@ -697,7 +759,9 @@ index.build(lambda done, _total: os.kill(os.getpid(), 9) if done >= 50 else None
 
 
 @requirement("index:disposable")
-def test_a_build_that_was_killed_is_continued(vault: Path, index_file: Path, open_index: Open) -> None:
+def test_a_build_that_was_killed_is_continued(
+    vault: Path, index_file: Path, open_index: Open
+) -> None:
     fill(vault, 10, 150)
     dead = subprocess.run([sys.executable, "-c", KILLED, vault, index_file], check=False)
     assert dead.returncode == -9
@@ -709,13 +773,20 @@ def test_a_build_that_was_killed_is_continued(vault: Path, index_file: Path, ope
     assert all(done <= total <= 150 for done, total in reports)
 
 
-def test_the_index_is_for_its_owner_only(vault: Path, index_file: Path, open_index: Open) -> None:
+def test_the_index_is_for_its_owner_only(
+    vault: Path, index_file: Path, open_index: Open
+) -> None:
     write(vault, "a.md", "needle")
     open_index().build()
-    assert all(file.stat().st_mode & 0o077 == 0 for file in (index_file.parent, *index_file.parent.iterdir()))
+    assert all(
+        file.stat().st_mode & 0o077 == 0
+        for file in (index_file.parent, *index_file.parent.iterdir())
+    )
 
 
-def test_a_word_too_long_to_be_one_is_found_by_any_part_of_it(vault: Path, open_index: Open) -> None:
+def test_a_word_too_long_to_be_one_is_found_by_any_part_of_it(
+    vault: Path, open_index: Open
+) -> None:
     chance = random.Random(4)
     word = "".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=500))
     write(vault, "long.md", f"see https://example.org/{word}?x=1 for more")

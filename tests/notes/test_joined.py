@@ -49,19 +49,29 @@ async def test_links_lead_where_obsidian_leads_them(notes: Client, home: Home) -
     assert found["files"] == ["Plan.png"]
     assert found["backlinks"] == ["Deep/My note.md", "Garden.md"]
     beside = await ok(notes, "get_links", path="Deep/My note.md")
-    assert [each["path"] for each in beside["outgoing"]] == ["Deep/Other.md", "Home.md", "Garden.md"]
+    assert [each["path"] for each in beside["outgoing"]] == [
+        "Deep/Other.md",
+        "Home.md",
+        "Garden.md",
+    ]
     assert beside["backlinks"] == ["Garden.md", "Home.md"]
     assert (await ok(notes, "get_links", path="Other.md"))["backlinks"] == []
-    assert (await ok(notes, "get_links", path="Deep/Other.md"))["backlinks"] == ["Deep/My note.md"]
+    assert (await ok(notes, "get_links", path="Deep/Other.md"))["backlinks"] == [
+        "Deep/My note.md"
+    ]
 
     await ok(notes, "move_note", source="Deep/Other.md", destination="Deep/Gone.md")
     moved = await ok(notes, "get_links", path="Deep/My note.md")
     assert {"link": "Other", "path": "Other.md"} in moved["outgoing"]
-    assert (await ok(notes, "get_links", path="Other.md"))["backlinks"] == ["Deep/My note.md"]
+    assert (await ok(notes, "get_links", path="Other.md"))["backlinks"] == [
+        "Deep/My note.md"
+    ]
 
 
 @requirement("notes:joined")
-async def test_tags_are_counted_by_note_without_regard_to_case(notes: Client, home: Home) -> None:
+async def test_tags_are_counted_by_note_without_regard_to_case(
+    notes: Client, home: Home
+) -> None:
     furnish(home.vault)
 
     found = await ok(notes, "list_tags")
@@ -112,7 +122,9 @@ def test_links_and_tags_are_right_before_anything_is_filed(tmp_path: Path) -> No
         ("C/x", "A/h.md", None),
     ],
 )
-def test_a_link_means_the_note_beside_it_then_the_one_at_that_path(target: str, holder: str, meant: str | None) -> None:
+def test_a_link_means_the_note_beside_it_then_the_one_at_that_path(
+    target: str, holder: str, meant: str | None
+) -> None:
     assert links.resolve(target, holder, ["x.md", "A/x.md", "B/x.md", "A/B/x.md"]) == meant
 
 
@@ -124,7 +136,12 @@ async def test_the_daily_note_is_obsidians_own(notes: Client, home: Home) -> Non
         file.write_text(json.dumps(options))
 
     assert (await ok(notes, "daily_note", date="2026-02-03"))["path"] == "2026-02-03.md"
-    set_up("daily-notes.json", folder="/Daily/", format="YYYY/[week] WW/ddd Do MMMM", template="Templates/day")
+    set_up(
+        "daily-notes.json",
+        folder="/Daily/",
+        format="YYYY/[week] WW/ddd Do MMMM",
+        template="Templates/day",
+    )
     (home.vault / "Templates").mkdir()
     template = "---\r\nday: {{date}}\r\n---\r\n# {{title}}, {{ date:dddd }}\r\n{{time:HH}}h {{unknown}}\r\n"
     (home.vault / "Templates" / "day.md").write_bytes(template.encode())
@@ -134,32 +151,61 @@ async def test_the_daily_note_is_obsidians_own(notes: Client, home: Home) -> Non
     again = await ok(notes, "daily_note", date="2026-02-03", create=True)
 
     path = "Daily/2026/week 06/Tue 3rd February.md"
-    assert missing == {"path": path, "date": "2026-02-03", "exists": False, "created": False}
-    assert (made["path"], made["created"], again["created"], again["etag"]) == (path, True, False, made["etag"])
+    assert missing == {
+        "path": path,
+        "date": "2026-02-03",
+        "exists": False,
+        "created": False,
+    }
+    assert (made["path"], made["created"], again["created"], again["etag"]) == (
+        path,
+        True,
+        False,
+        made["etag"],
+    )
     written = (home.vault / path).read_bytes()
-    assert written.startswith(b"---\r\nday: 2026-02-03\r\n---\r\n# Tue 3rd February, Tuesday\r\n")
+    assert written.startswith(
+        b"---\r\nday: 2026-02-03\r\n---\r\n# Tue 3rd February, Tuesday\r\n"
+    )
     assert written.endswith(b"h {{unknown}}\r\n")
 
-    set_up("plugins/periodic-notes/data.json", daily={"enabled": True, "folder": "P", "format": ""})
+    set_up(
+        "plugins/periodic-notes/data.json",
+        daily={"enabled": True, "folder": "P", "format": ""},
+    )
     assert (await ok(notes, "daily_note", date="2026-02-03"))["path"] == "P/2026-02-03.md"
     set_up("plugins/periodic-notes/data.json", daily={"enabled": False})
     set_up("daily-notes.json", folder="Approved")
-    assert (await refused(notes, "daily_note", create=True))["details"]["reason"] == "protected"
+    assert (await refused(notes, "daily_note", create=True))["details"][
+        "reason"
+    ] == "protected"
     set_up("daily-notes.json", folder="../out")
-    assert (await refused(notes, "daily_note", create=True))["details"]["reason"] == "outside"
+    assert (await refused(notes, "daily_note", create=True))["details"][
+        "reason"
+    ] == "outside"
     (home.vault / ".obsidian" / "daily-notes.json").write_text("{")
     assert (await refused(notes, "daily_note"))["error"] == "parse_error"
     assert (await refused(notes, "daily_note", date="soon"))["error"] == "parse_error"
 
 
 @requirement("notes:daily")
-async def test_a_template_is_filled_once_and_cannot_break_the_properties(notes: Client, home: Home) -> None:
-    (home.vault / "T.md").write_text('---\nname: {{who}}\nabout: "on {{topic}}"\n---\n{{who}} {{title}} {{none}}\n')
+async def test_a_template_is_filled_once_and_cannot_break_the_properties(
+    notes: Client, home: Home
+) -> None:
+    (home.vault / "T.md").write_text(
+        '---\nname: {{who}}\nabout: "on {{topic}}"\n---\n{{who}} {{title}} {{none}}\n'
+    )
     values = {"who": "Ann: {{title}} # 1", "topic": "roses"}
 
-    made = await ok(notes, "create_from_template", template="T", path="People/Ann.md", values=values)
+    made = await ok(
+        notes, "create_from_template", template="T", path="People/Ann.md", values=values
+    )
     broken = await refused(
-        notes, "create_from_template", template="T", path="b.md", values={"who": 1, "topic": 'x"\ny: 1'}
+        notes,
+        "create_from_template",
+        template="T",
+        path="b.md",
+        values={"who": 1, "topic": 'x"\ny: 1'},
     )
 
     note = await ok(notes, "read_note", path="People/Ann.md")
@@ -186,7 +232,10 @@ async def test_a_template_is_filled_once_and_cannot_break_the_properties(notes: 
         ("Z ZZ X", "+00:00 +0000 1767279845"),
         ("\\\\YYYY [a]b] [] \\\\ll".replace("\\\\", "\\"), "YYYY a]b  ll"),
         ("l, ll; llll", "1/1/2026, Jan 1, 2026; Thu, Jan 1, 2026 3:04 PM"),
-        ("YYYY/MM-MMMM/[week] wo, y yo NNNN[.]z", "2026/01-January/week 1st, 2026 2026th Anno Domini."),
+        (
+            "YYYY/MM-MMMM/[week] wo, y yo NNNN[.]z",
+            "2026/01-January/week 1st, 2026 2026th Anno Domini.",
+        ),
     ],
 )
 def test_dates_are_written_as_moment_writes_them(pattern: str, written: str) -> None:
@@ -194,13 +243,19 @@ def test_dates_are_written_as_moment_writes_them(pattern: str, written: str) -> 
 
 
 @requirement("notes:daily")
-@pytest.mark.parametrize("title", ["C #1", "[x]", "'quoted", "2026-02-03", "yes", "- a", "@home"])
-async def test_a_title_in_the_properties_is_read_as_it_is_written(notes: Client, home: Home, title: str) -> None:
+@pytest.mark.parametrize(
+    "title", ["C #1", "[x]", "'quoted", "2026-02-03", "yes", "- a", "@home"]
+)
+async def test_a_title_in_the_properties_is_read_as_it_is_written(
+    notes: Client, home: Home, title: str
+) -> None:
     (home.vault / "T.md").write_text("---\nname: {{title}}\n---\n")
 
     await ok(notes, "create_from_template", template="T", path=f"{title}.md", values={})
 
-    assert (await ok(notes, "read_note", path=f"{title}.md"))["frontmatter"] == {"name": title}
+    assert (await ok(notes, "read_note", path=f"{title}.md"))["frontmatter"] == {
+        "name": title
+    }
 
 
 @requirement("notes:joined")
@@ -215,19 +270,32 @@ def test_links_are_read_in_every_form_that_markdown_has() -> None:
 @requirement("notes:daily")
 @pytest.mark.parametrize(
     ("day", "week"),
-    [("2025-12-27", "2025-W52"), ("2025-12-28", "2026-W01"), ("2022-01-01", "2022-W01"), ("2022-01-02", "2022-W02")],
+    [
+        ("2025-12-27", "2025-W52"),
+        ("2025-12-28", "2026-W01"),
+        ("2022-01-01", "2022-W01"),
+        ("2022-01-02", "2022-W02"),
+    ],
 )
-def test_a_week_begins_on_sunday_and_the_first_has_new_year_in_it(day: str, week: str) -> None:
-    assert format_date("gggg-[W]ww", datetime.fromisoformat(f"{day}T12:00:00+00:00")) == week
+def test_a_week_begins_on_sunday_and_the_first_has_new_year_in_it(
+    day: str, week: str
+) -> None:
+    assert (
+        format_date("gggg-[W]ww", datetime.fromisoformat(f"{day}T12:00:00+00:00")) == week
+    )
 
 
 @requirement("notes:daily")
-async def test_a_format_may_name_the_ending_and_begin_at_the_top(notes: Client, home: Home) -> None:
+async def test_a_format_may_name_the_ending_and_begin_at_the_top(
+    notes: Client, home: Home
+) -> None:
     (home.vault / ".obsidian").mkdir()
     settings = {"folder": "Daily", "format": "/YYYY/MM-DD[.md]"}
     (home.vault / ".obsidian" / "daily-notes.json").write_text(json.dumps(settings))
 
-    assert (await ok(notes, "daily_note", date="2026-02-03"))["path"] == "Daily/2026/02-03.md"
+    assert (await ok(notes, "daily_note", date="2026-02-03"))[
+        "path"
+    ] == "Daily/2026/02-03.md"
 
 
 @requirement("notes:daily")

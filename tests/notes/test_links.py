@@ -7,7 +7,12 @@ from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 
-RENAMED = Move("Projects/Old name.md", "Archive/New name.md", old_name_is_unique=True, new_name_is_unique=True)
+RENAMED = Move(
+    "Projects/Old name.md",
+    "Archive/New name.md",
+    old_name_is_unique=True,
+    new_name_is_unique=True,
+)
 
 
 @requirement("notes:links-follow")
@@ -27,19 +32,33 @@ RENAMED = Move("Projects/Old name.md", "Archive/New name.md", old_name_is_unique
         ("[x](<Projects/Old name.md>)", "[x](<Archive/New name.md>)"),
         ("[x](/Projects/Old%20name.md#part)", "[x](/Archive/New%20name.md#part)"),
         ('[x](Projects/Old%20name.md "title")', '[x](Archive/New%20name.md "title")'),
-        ("[[Other]] [[Old name 2]] [[Elsewhere/Old name]]", "[[Other]] [[Old name 2]] [[Elsewhere/Old name]]"),
-        ("[x](https://example.org/Projects/Old%20name.md)", "[x](https://example.org/Projects/Old%20name.md)"),
+        (
+            "[[Other]] [[Old name 2]] [[Elsewhere/Old name]]",
+            "[[Other]] [[Old name 2]] [[Elsewhere/Old name]]",
+        ),
+        (
+            "[x](https://example.org/Projects/Old%20name.md)",
+            "[x](https://example.org/Projects/Old%20name.md)",
+        ),
         ("```\n[[Old name]]\n```\n[[Old name]]", "```\n[[Old name]]\n```\n[[New name]]"),
         ("---\nup: '[[Old name]]'\n---\nx", "---\nup: '[[New name]]'\n---\nx"),
     ],
 )
-def test_a_link_follows_in_the_form_in_which_it_was_written(before: str, after: str) -> None:
+def test_a_link_follows_in_the_form_in_which_it_was_written(
+    before: str, after: str
+) -> None:
     assert relink(before, "Index.md", RENAMED) == after
 
 
 def test_a_relative_link_follows_from_where_it_stands() -> None:
-    assert relink("[x](Old%20name.md)", "Projects/Index.md", RENAMED) == "[x](../Archive/New%20name.md)"
-    assert relink("[x](../Projects/Old%20name.md)", "Deep/Index.md", RENAMED) == "[x](../Archive/New%20name.md)"
+    assert (
+        relink("[x](Old%20name.md)", "Projects/Index.md", RENAMED)
+        == "[x](../Archive/New%20name.md)"
+    )
+    assert (
+        relink("[x](../Projects/Old%20name.md)", "Deep/Index.md", RENAMED)
+        == "[x](../Archive/New%20name.md)"
+    )
 
 
 def test_a_bare_name_that_two_notes_share_is_left_alone_or_made_exact() -> None:
@@ -51,7 +70,9 @@ def test_a_bare_name_that_two_notes_share_is_left_alone_or_made_exact() -> None:
 
 
 @requirement("notes:links-follow")
-async def test_links_follow_only_when_asked_and_never_into_protected_folders(notes: Client, home: Home) -> None:
+async def test_links_follow_only_when_asked_and_never_into_protected_folders(
+    notes: Client, home: Home
+) -> None:
     for folder in ("Projects", "Approved"):
         (home.vault / folder).mkdir()
     (home.vault / "Projects" / "plan.md").write_text("the plan\n")
@@ -59,11 +80,16 @@ async def test_links_follow_only_when_asked_and_never_into_protected_folders(not
     (home.vault / "Approved" / "said.md").write_text("yes to [[plan]]\n")
     (home.vault / "latin.md").write_bytes(b"[[plan]] caf\xe9\n")
 
-    silent = await notes.call_tool("move_note", {"source": "Projects/plan.md", "destination": "Projects/idea.md"})
-    asked = await notes.call_tool(
-        "move_note", {"source": "Projects/idea.md", "destination": "plan.md", "update_links": True}
+    silent = await notes.call_tool(
+        "move_note", {"source": "Projects/plan.md", "destination": "Projects/idea.md"}
     )
-    renamed = await notes.call_tool("move_note", {"source": "plan.md", "destination": "goal.md", "update_links": True})
+    asked = await notes.call_tool(
+        "move_note",
+        {"source": "Projects/idea.md", "destination": "plan.md", "update_links": True},
+    )
+    renamed = await notes.call_tool(
+        "move_note", {"source": "plan.md", "destination": "goal.md", "update_links": True}
+    )
 
     assert silent.structured_content == {"moved": True}
     assert asked.structured_content == {"moved": True, "links_updated": 0}

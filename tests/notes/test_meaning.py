@@ -35,14 +35,18 @@ def paths(page: dict[str, Any]) -> list[str]:
 
 
 @requirement("notes:meaning")
-async def test_meaning_finds_what_words_do_not_and_says_why(home: Home, stub: EmbeddingStub) -> None:
+async def test_meaning_finds_what_words_do_not_and_says_why(
+    home: Home, stub: EmbeddingStub
+) -> None:
     write_notes(home.vault)
     desk = Desk(load(home.environment | stub.environment).settings)
     found: dict[str, int] = {"words": 0, "meaning": 0, "both": 0}
     async with Client(obsidian_server(desk)) as client:
         for question, wanted in questions():
             for by in found:
-                found[by] += len(wanted & {*paths(await ask(client, query=question, by=by, limit=10))})
+                found[by] += len(
+                    wanted & {*paths(await ask(client, query=question, by=by, limit=10))}
+                )
         both = await ask(client, query="sofa", by="both", limit=3)
         plain = await ask(client, query="sofa", limit=3)
     desk.close()
@@ -55,8 +59,14 @@ async def test_meaning_finds_what_words_do_not_and_says_why(home: Home, stub: Em
 
 
 @requirement("notes:meaning")
-async def test_only_what_changed_is_sent_again_and_never_the_desks_own_folders(home: Home, stub: EmbeddingStub) -> None:
-    for path, text in (("a.md", "sofa"), ("b.md", "engine"), ("Needs_Action/mail.md", "couch secret")):
+async def test_only_what_changed_is_sent_again_and_never_the_desks_own_folders(
+    home: Home, stub: EmbeddingStub
+) -> None:
+    for path, text in (
+        ("a.md", "sofa"),
+        ("b.md", "engine"),
+        ("Needs_Action/mail.md", "couch secret"),
+    ):
         (home.vault / path).parent.mkdir(exist_ok=True)
         (home.vault / path).write_text(text)
     desk = Desk(load(home.environment | stub.environment).settings)
@@ -79,7 +89,9 @@ async def test_only_what_changed_is_sent_again_and_never_the_desks_own_folders(h
 
 
 @requirement("notes:meaning")
-async def test_what_cannot_be_is_refused_with_what_to_do(home: Home, stub: EmbeddingStub) -> None:
+async def test_what_cannot_be_is_refused_with_what_to_do(
+    home: Home, stub: EmbeddingStub
+) -> None:
     (home.vault / "a.md").write_text("sofa")
     plain = Desk(load(home.environment).settings)
     async with Client(obsidian_server(plain)) as client:
@@ -89,7 +101,14 @@ async def test_what_cannot_be_is_refused_with_what_to_do(home: Home, stub: Embed
     desk = Desk(load(home.environment | stub.environment).settings)
     async with Client(obsidian_server(desk)) as client:
         answers = []
-        for status, body in ((500, None), (401, None), (200, b"{}"), (200, b"[]"), (200, b'{"data": []}'), (200, None)):
+        for status, body in (
+            (500, None),
+            (401, None),
+            (200, b"{}"),
+            (200, b"[]"),
+            (200, b'{"data": []}'),
+            (200, None),
+        ):
             stub.status, stub.answer = status, body
             answers.append(await ask(client, query="sofa", by="both"))
         damaged = next((home.path / "cache").glob("*.vectors.db"))
@@ -100,5 +119,14 @@ async def test_what_cannot_be_is_refused_with_what_to_do(home: Home, stub: Embed
 
     assert "notes.embedding_url" in json.dumps(refused)
     assert paths(words) == ["a.md"]
-    assert [("error" in answer) for answer in answers] == [True, True, True, True, True, False, True, False]
+    assert [("error" in answer) for answer in answers] == [
+        True,
+        True,
+        True,
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
     assert paged["error"] == "parse_error"

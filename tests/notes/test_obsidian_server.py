@@ -33,8 +33,20 @@ async def refused(client: Client, name: str, /, **arguments: Any) -> dict[str, A
 @requirement("notes:contract")
 async def test_a_note_goes_its_way_from_written_to_moved(connect: Connect) -> None:
     async with connect() as client:
-        properties = {"status": "pending", "tags": ["a", "b"], "count": 3, "due": "2026-02-24", "done": False}
-        written = await ok(client, "write_note", path="Inbox/one.md", frontmatter=properties, body="# One\n\nText.\n")
+        properties = {
+            "status": "pending",
+            "tags": ["a", "b"],
+            "count": 3,
+            "due": "2026-02-24",
+            "done": False,
+        }
+        written = await ok(
+            client,
+            "write_note",
+            path="Inbox/one.md",
+            frontmatter=properties,
+            body="# One\n\nText.\n",
+        )
         assert written == {
             "path": "Inbox/one.md",
             "frontmatter": properties,
@@ -45,16 +57,27 @@ async def test_a_note_goes_its_way_from_written_to_moved(connect: Connect) -> No
 
         listed = {"notes": [{"path": "Inbox/one.md", "snippet": None}]}
         assert await ok(client, "list_notes", directory="Inbox") == listed
-        assert await ok(client, "list_notes", directory="Inbox", filter="status:pending") == listed
-        assert await ok(client, "list_notes", directory="Inbox", filter="status:done") == {"notes": []}
-        found = await ok(client, "search_notes", query="text")
-        assert found == {"notes": [{"path": "Inbox/one.md", "snippet": IsStr(regex=".*Text.*")}]}
-
-        assert await ok(client, "move_note", source="Inbox/one.md", destination="Archive/2026/one.md") == {
-            "moved": True
+        assert (
+            await ok(client, "list_notes", directory="Inbox", filter="status:pending")
+            == listed
+        )
+        assert await ok(client, "list_notes", directory="Inbox", filter="status:done") == {
+            "notes": []
         }
-        assert (await refused(client, "read_note", path="Inbox/one.md"))["error"] == "not_found"
-        assert (await ok(client, "read_note", path="Archive/2026/one.md"))["frontmatter"] == properties
+        found = await ok(client, "search_notes", query="text")
+        assert found == {
+            "notes": [{"path": "Inbox/one.md", "snippet": IsStr(regex=".*Text.*")}]
+        }
+
+        assert await ok(
+            client, "move_note", source="Inbox/one.md", destination="Archive/2026/one.md"
+        ) == {"moved": True}
+        assert (await refused(client, "read_note", path="Inbox/one.md"))[
+            "error"
+        ] == "not_found"
+        assert (await ok(client, "read_note", path="Archive/2026/one.md"))[
+            "frontmatter"
+        ] == properties
 
 
 @requirement("notes:contract")
@@ -64,21 +87,55 @@ async def test_the_errors_are_the_seeds(connect: Connect, home: Home) -> None:
     (home.vault / "free.md").write_text("free\n")
     async with connect() as client:
         assert (await refused(client, "read_note", path="none.md"))["error"] == "not_found"
-        assert (await refused(client, "list_notes", directory="None"))["error"] == "not_found"
-        assert (await refused(client, "read_note", path="../outside.md"))["error"] == "permission_denied"
-        assert (await refused(client, "read_note", path="broken.md"))["error"] == "parse_error"
-        assert (await refused(client, "list_notes", directory="", filter="status"))["error"] == "parse_error"
+        assert (await refused(client, "list_notes", directory="None"))[
+            "error"
+        ] == "not_found"
+        assert (await refused(client, "read_note", path="../outside.md"))[
+            "error"
+        ] == "permission_denied"
+        assert (await refused(client, "read_note", path="broken.md"))[
+            "error"
+        ] == "parse_error"
+        assert (await refused(client, "list_notes", directory="", filter="status"))[
+            "error"
+        ] == "parse_error"
 
-        occupied = await refused(client, "move_note", source="free.md", destination="taken.md")
-        assert (occupied["error"], occupied["details"]["reason"]) == ("permission_denied", "exists")
-        stale = await refused(client, "write_note", path="free.md", frontmatter={}, body="new", if_match="0" * 32)
-        assert (stale["error"], stale["details"]["reason"]) == ("permission_denied", "changed")
-        closed = await refused(client, "write_note", path="Approved/x.md", frontmatter={}, body="")
-        assert (closed["error"], closed["details"]["reason"]) == ("permission_denied", "protected")
+        occupied = await refused(
+            client, "move_note", source="free.md", destination="taken.md"
+        )
+        assert (occupied["error"], occupied["details"]["reason"]) == (
+            "permission_denied",
+            "exists",
+        )
+        stale = await refused(
+            client,
+            "write_note",
+            path="free.md",
+            frontmatter={},
+            body="new",
+            if_match="0" * 32,
+        )
+        assert (stale["error"], stale["details"]["reason"]) == (
+            "permission_denied",
+            "changed",
+        )
+        closed = await refused(
+            client, "write_note", path="Approved/x.md", frontmatter={}, body=""
+        )
+        assert (closed["error"], closed["details"]["reason"]) == (
+            "permission_denied",
+            "protected",
+        )
 
-        invalid = await refused(client, "write_note", path="x.md", frontmatter="text", body=7, colour="red")
+        invalid = await refused(
+            client, "write_note", path="x.md", frontmatter="text", body=7, colour="red"
+        )
         assert invalid["error"] == "parse_error"
-        assert {field["field"] for field in invalid["details"]["fields"]} == {"frontmatter", "body", "colour"}
+        assert {field["field"] for field in invalid["details"]["fields"]} == {
+            "frontmatter",
+            "body",
+            "colour",
+        }
     assert (home.vault / "taken.md").read_text() == "taken\n"
     assert (home.vault / "free.md").read_text() == "free\n"
 
@@ -87,7 +144,10 @@ async def test_long_lists_and_searches_come_in_pages(notes: Client, home: Home) 
     for number in range(25):
         (home.vault / f"note-{number:02}.md").write_text(f"word {number}\n")
 
-    for tool, arguments in (("list_notes", {"directory": ""}), ("search_notes", {"query": "word"})):
+    for tool, arguments in (
+        ("list_notes", {"directory": ""}),
+        ("search_notes", {"query": "word"}),
+    ):
         first = await ok(notes, tool, limit=10, **arguments)
         second = await ok(notes, tool, limit=10, cursor=first["next_cursor"], **arguments)
         third = await ok(notes, tool, limit=10, cursor=second["next_cursor"], **arguments)
@@ -96,11 +156,17 @@ async def test_long_lists_and_searches_come_in_pages(notes: Client, home: Home) 
         assert "next_cursor" not in third
         paths = [note["path"] for page in (first, second, third) for note in page["notes"]]
         assert sorted(paths) == [f"note-{number:02}.md" for number in range(25)]
-    assert (await refused(notes, "search_notes", query="word", cursor="nonsense"))["error"] == "parse_error"
+    assert (await refused(notes, "search_notes", query="word", cursor="nonsense"))[
+        "error"
+    ] == "parse_error"
 
 
-async def test_filters_compare_as_text_without_case_and_look_into_lists(notes: Client, home: Home) -> None:
-    (home.vault / "a.md").write_text("---\nstatus: Pending\ntags: [A, b]\npriority: 2\nurgent: true\n---\n")
+async def test_filters_compare_as_text_without_case_and_look_into_lists(
+    notes: Client, home: Home
+) -> None:
+    (home.vault / "a.md").write_text(
+        "---\nstatus: Pending\ntags: [A, b]\npriority: 2\nurgent: true\n---\n"
+    )
 
     for text in (
         "status:pending",
@@ -113,7 +179,9 @@ async def test_filters_compare_as_text_without_case_and_look_into_lists(notes: C
     ):
         assert (await ok(notes, "list_notes", directory="", filter=text))["notes"], text
     for text in ("status:pend", "tags:c", "priority:02", "other:x"):
-        assert (await ok(notes, "list_notes", directory="", filter=text))["notes"] == [], text
+        assert (await ok(notes, "list_notes", directory="", filter=text))["notes"] == [], (
+            text
+        )
 
 
 async def test_search_finds_words_phrases_prefixes_and_substrings_in_names_values_and_bodies(
@@ -124,7 +192,17 @@ async def test_search_finds_words_phrases_prefixes_and_substrings_in_names_value
     )
     (home.vault / "other.md").write_text("brown and quick\n")
 
-    for query in ("budget", "müller", "JÜRGEN", "quick brown", "jum", "rown fo", "東京", "都に", "行"):
+    for query in (
+        "budget",
+        "müller",
+        "JÜRGEN",
+        "quick brown",
+        "jum",
+        "rown fo",
+        "東京",
+        "都に",
+        "行",
+    ):
         found = await ok(notes, "search_notes", query=query)
         assert found["notes"][0]["path"] == "Budget plan.md", query
     both = await ok(notes, "search_notes", query="quick brown")
@@ -138,17 +216,38 @@ async def test_the_frontmatter_may_come_as_the_text_of_an_object(notes: Client) 
     assert written["frontmatter"] == {"a": 1}
 
 
-async def test_merging_keeps_the_keys_that_were_not_given(notes: Client, home: Home) -> None:
+async def test_merging_keeps_the_keys_that_were_not_given(
+    notes: Client, home: Home
+) -> None:
     (home.vault / "x.md").write_text("---\nstatus: pending # for now\nfrom: a\n---\nbody\n")
 
-    await ok(notes, "write_note", path="x.md", frontmatter={"status": "done"}, body="body\n", merge=True)
+    await ok(
+        notes,
+        "write_note",
+        path="x.md",
+        frontmatter={"status": "done"},
+        body="body\n",
+        merge=True,
+    )
 
-    assert (home.vault / "x.md").read_text() == "---\nstatus: done # for now\nfrom: a\n---\nbody\n"
+    assert (
+        home.vault / "x.md"
+    ).read_text() == "---\nstatus: done # for now\nfrom: a\n---\nbody\n"
 
 
-async def test_writes_and_attempts_at_protected_folders_are_on_the_record(notes: Client, home: Home) -> None:
-    await ok(notes, "write_note", path="a.md", frontmatter={"to": "john.doe@example.com"}, body="secret words")
-    await refused(notes, "write_note", path="approved/a.md", frontmatter={}, body="secret words")
+async def test_writes_and_attempts_at_protected_folders_are_on_the_record(
+    notes: Client, home: Home
+) -> None:
+    await ok(
+        notes,
+        "write_note",
+        path="a.md",
+        frontmatter={"to": "john.doe@example.com"},
+        body="secret words",
+    )
+    await refused(
+        notes, "write_note", path="approved/a.md", frontmatter={}, body="secret words"
+    )
     await ok(notes, "read_note", path="a.md")
 
     lines = [json.loads(line) for line in home.command("log", "--json").stdout.splitlines()]
@@ -165,10 +264,27 @@ async def test_the_tools_are_small_and_titled(notes: Client) -> None:
     listed = (await notes.list_tools()).tools
 
     contract, more = listed[:5], listed[5:]
-    assert [tool.name for tool in contract] == ["read_note", "write_note", "list_notes", "move_note", "search_notes"]
+    assert [tool.name for tool in contract] == [
+        "read_note",
+        "write_note",
+        "list_notes",
+        "move_note",
+        "search_notes",
+    ]
     assert {tool.name for tool in more} == {
-        *("append_note", "edit_note", "get_links", "list_tags", "get_outline", "daily_note", "create_from_template")
+        *(
+            "append_note",
+            "edit_note",
+            "get_links",
+            "list_tags",
+            "get_outline",
+            "daily_note",
+            "create_from_template",
+        )
     }
-    assert all(tool.title and tool.description and len(tool.description.splitlines()) <= 3 for tool in listed)
+    assert all(
+        tool.title and tool.description and len(tool.description.splitlines()) <= 3
+        for tool in listed
+    )
     assert sum(len(tool.model_dump_json(exclude_none=True)) for tool in contract) < 6000
     assert sum(len(tool.model_dump_json(exclude_none=True)) for tool in more) < 9000

@@ -145,7 +145,10 @@ TRICKS = [
 
 def everything(folder: Path) -> dict[str, Any]:
     return {
-        str(path.relative_to(folder)): (path.lstat().st_mode, path.read_bytes() if path.is_file() else None)
+        str(path.relative_to(folder)): (
+            path.lstat().st_mode,
+            path.read_bytes() if path.is_file() else None,
+        )
         for path in sorted(folder.rglob("*"))
         if not path.is_fifo()
     }
@@ -178,7 +181,9 @@ def trapped(home: Home, tmp_path: Path) -> Path:
 
 
 def guarded(home: Home, outside: Path) -> dict[str, Any]:
-    return {name: everything(home.vault / name) for name in PROTECTED} | {"outside": everything(outside)}
+    return {name: everything(home.vault / name) for name in PROTECTED} | {
+        "outside": everything(outside)
+    }
 
 
 @requirement("notes:paths")
@@ -204,7 +209,12 @@ async def test_no_spelling_of_a_path_places_moves_or_takes_a_guarded_file(
 
 @requirement("notes:paths")
 @pytest.mark.parametrize(
-    "trick", [t for t in TRICKS if "link" in t or "outside" in t or "hard" in t or "fifo" in t or t.startswith(".")]
+    "trick",
+    [
+        t
+        for t in TRICKS
+        if "link" in t or "outside" in t or "hard" in t or "fifo" in t or t.startswith(".")
+    ],
 )
 async def test_nothing_outside_or_hidden_is_read_listed_or_found(
     notes: Client, home: Home, trapped: Path, trick: str
@@ -234,40 +244,66 @@ async def test_nothing_outside_or_hidden_is_read_listed_or_found(
         "Not Approved/x.md",
     ],
 )
-async def test_an_ordinary_folder_with_a_similar_name_stays_open(notes: Client, path: str) -> None:
-    assert not (await notes.call_tool("write_note", {"path": path, "frontmatter": {}, "body": ""})).is_error
+async def test_an_ordinary_folder_with_a_similar_name_stays_open(
+    notes: Client, path: str
+) -> None:
+    assert not (
+        await notes.call_tool("write_note", {"path": path, "frontmatter": {}, "body": ""})
+    ).is_error
 
 
 @requirement("notes:paths")
-async def test_the_page_on_which_the_desk_says_how_it_stands_is_no_tools(notes: Client, home: Home) -> None:
+async def test_the_page_on_which_the_desk_says_how_it_stands_is_no_tools(
+    notes: Client, home: Home
+) -> None:
     page = home.vault / "Dashboard.md"
     page.write_text("Two drafts wait.\n")
     (home.vault / "mine.md").write_text("Nothing waits.\n")
     attempts: list[tuple[str, dict[str, Any]]] = [
         ("append_note", {"path": "Dashboard.md", "text": "Nothing waits."}),
-        ("edit_note", {"path": "Dashboard.md", "edits": [{"do": "insert", "key": "a", "value": 1}]}),
+        (
+            "edit_note",
+            {"path": "Dashboard.md", "edits": [{"do": "insert", "key": "a", "value": 1}]},
+        ),
         ("move_note", {"source": "Dashboard.md", "destination": "old.md"}),
     ]
-    spellings = ["Dashboard.md", "dashboard.MD", "D\u0430shboard.md", "Dash\u200bboard.md", "Dashboard.md/x.md"]
+    spellings = [
+        "Dashboard.md",
+        "dashboard.MD",
+        "D\u0430shboard.md",
+        "Dash\u200bboard.md",
+        "Dashboard.md/x.md",
+    ]
     for path in spellings:
-        attempts.append(("write_note", {"path": path, "frontmatter": {}, "body": "Nothing waits."}))
+        attempts.append(
+            ("write_note", {"path": path, "frontmatter": {}, "body": "Nothing waits."})
+        )
         attempts.append(("move_note", {"source": "mine.md", "destination": path}))
-        attempts.append(("create_from_template", {"template": "mine.md", "path": path, "values": {}}))
+        attempts.append(
+            ("create_from_template", {"template": "mine.md", "path": path, "values": {}})
+        )
 
     answers = [await notes.call_tool(name, arguments) for name, arguments in attempts]
 
-    assert ["protected" in answer.content[0].text for answer in answers] == [True] * len(attempts)
-    assert sorted(entry.name for entry in home.vault.iterdir()) == ["Dashboard.md", "mine.md"]
+    assert ["protected" in answer.content[0].text for answer in answers] == [True] * len(
+        attempts
+    )
+    assert sorted(entry.name for entry in home.vault.iterdir()) == [
+        "Dashboard.md",
+        "mine.md",
+    ]
     assert page.read_text() == "Two drafts wait.\n"
-    assert (await notes.call_tool("read_note", {"path": "Dashboard.md"})).structured_content["body"] == page.read_text()
+    assert (
+        await notes.call_tool("read_note", {"path": "Dashboard.md"})
+    ).structured_content["body"] == page.read_text()
     elsewhere = {"path": "Projects/Dashboard.md", "frontmatter": {}, "body": ""}
     assert not (await notes.call_tool("write_note", elsewhere)).is_error
 
 
 async def test_protected_folders_can_be_read(notes: Client, trapped: Path) -> None:
-    assert (await notes.call_tool("read_note", {"path": "Approved/there.md"})).structured_content[
-        "body"
-    ] == "the person's"
+    assert (
+        await notes.call_tool("read_note", {"path": "Approved/there.md"})
+    ).structured_content["body"] == "the person's"
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
@@ -278,9 +314,13 @@ async def test_a_name_is_found_in_any_case_and_unicode_form(
 
     for name in ("Café Über.md", "café über.md", "CAFÉ ÜBER.md"):
         for asked in ("NFC", "NFD"):
-            result = await notes.call_tool("read_note", {"path": unicodedata.normalize(asked, name)})
+            result = await notes.call_tool(
+                "read_note", {"path": unicodedata.normalize(asked, name)}
+            )
             assert result.structured_content["body"] == "here"
-    await notes.call_tool("write_note", {"path": "café über.md", "frontmatter": {}, "body": "changed"})
+    await notes.call_tool(
+        "write_note", {"path": "café über.md", "frontmatter": {}, "body": "changed"}
+    )
 
     assert [entry.read_text() for entry in home.vault.iterdir()] == ["changed"]
 
@@ -289,12 +329,16 @@ async def test_a_name_that_may_mean_two_files_is_refused(notes: Client, home: Ho
     (home.vault / "Note.md").write_text("one")
     (home.vault / "NOTE.md").write_text("two")
 
-    assert (await notes.call_tool("read_note", {"path": "Note.md"})).structured_content["body"] == "one"
+    assert (await notes.call_tool("read_note", {"path": "Note.md"})).structured_content[
+        "body"
+    ] == "one"
     assert (await notes.call_tool("read_note", {"path": "note.md"})).is_error
 
 
 @requirement("notes:swapped-links")
-def test_a_symlink_swapped_in_during_the_call_leads_nowhere(desk: Desk, home: Home, trapped: Path, scale: int) -> None:
+def test_a_symlink_swapped_in_during_the_call_leads_nowhere(
+    desk: Desk, home: Home, trapped: Path, scale: int
+) -> None:
     """Another thread turns a folder into a link to a guarded one and back, as fast as it can."""
     before = guarded(home, trapped)
     folder = home.vault / "Swap"
@@ -334,7 +378,18 @@ def test_a_symlink_swapped_in_during_the_call_leads_nowhere(desk: Desk, home: Ho
 
 @requirement("notes:paths")
 @pytest.mark.parametrize(
-    "folder", ["Дела", "Log", "Pläne", "Approvals", "日本語版", "Done2", "Plans/2026", "needs_action", "Gone"]
+    "folder",
+    [
+        "Дела",
+        "Log",
+        "Pläne",
+        "Approvals",
+        "日本語版",
+        "Done2",
+        "Plans/2026",
+        "needs_action",
+        "Gone",
+    ],
 )
 def test_a_folder_that_only_resembles_none_of_the_desk_s_is_the_assistant_s_to_use(
     home: Home, desk: Desk, folder: str

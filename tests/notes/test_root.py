@@ -42,7 +42,9 @@ def test_ones_own_links_lead_to_the_vault(tmp_path: Path) -> None:
 
 
 @requirement("notes:root")
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a link that is somebody else's")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can make a link that is somebody else's"
+)
 @pytest.mark.parametrize("way", ["vault", "above/vault"])
 def test_a_link_of_somebody_else_leads_nowhere(tmp_path: Path, way: str) -> None:
     secret = tmp_path / "secret"
@@ -58,8 +60,12 @@ def test_a_link_of_somebody_else_leads_nowhere(tmp_path: Path, way: str) -> None
 
 
 @requirement("notes:root")
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a link that is somebody else's")
-async def test_a_vault_that_was_replaced_by_a_link_is_neither_read_nor_written(home: Home, tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can make a link that is somebody else's"
+)
+async def test_a_vault_that_was_replaced_by_a_link_is_neither_read_nor_written(
+    home: Home, tmp_path: Path
+) -> None:
     secret = tmp_path / "secret"
     secret.mkdir()
     (secret / "note.md").write_text("a secret")
@@ -83,5 +89,9 @@ async def test_a_vault_that_was_replaced_by_a_link_is_neither_read_nor_written(h
     told = json.loads(refused.content[0].text)["details"]
     said = home.command("notes", "append", "note.md", "more").stderr
     assert [file.name for file in secret.iterdir()] == ["note.md"]
-    assert (told["reason"], "take the link away" in told["hint"], "room" in told["hint"]) == ("link", True, False)
+    assert (
+        told["reason"],
+        "take the link away" in told["hint"],
+        "room" in told["hint"],
+    ) == ("link", True, False)
     assert ("take the link away" in said, "room" in said) == (True, False)

@@ -50,7 +50,10 @@ def home(home: Home, tmp_path: Path) -> Home:
 
 
 def tables(folder: Path, **vaults: str) -> str:
-    return "".join(f'[[notes.vaults]]\nname = "{name}"\npath = "{folder / path}"\n' for name, path in vaults.items())
+    return "".join(
+        f'[[notes.vaults]]\nname = "{name}"\npath = "{folder / path}"\n'
+        for name, path in vaults.items()
+    )
 
 
 @pytest.fixture
@@ -64,12 +67,20 @@ async def paths(client: Client, tool: str, /, **arguments: Any) -> list[str]:
 
 
 @requirement("vaults:one-view")
-async def test_a_search_goes_over_all_vaults_and_says_whose_each_note_is(client: Client) -> None:
+async def test_a_search_goes_over_all_vaults_and_says_whose_each_note_is(
+    client: Client,
+) -> None:
     found = await ok(client, "search_notes", query="oak")
     pages = []
     cursor = None
     while True:
-        page = await ok(client, "search_notes", query="oak", limit=1, **({"cursor": cursor} if cursor else {}))
+        page = await ok(
+            client,
+            "search_notes",
+            query="oak",
+            limit=1,
+            **({"cursor": cursor} if cursor else {}),
+        )
         pages += [note["path"] for note in page["notes"]]
         cursor = page.get("next_cursor")
         if cursor is None:
@@ -87,12 +98,17 @@ async def test_a_search_goes_over_all_vaults_and_says_whose_each_note_is(client:
     }
     assert pages == [*whose]
     assert sorted(one) == ["work:Done/x.md", "work:Work plan.md"]
-    assert {name.casefold(): count for name, count in tags.items()} == {"green": 2, "office": 1}
+    assert {name.casefold(): count for name, count in tags.items()} == {
+        "green": 2,
+        "office": 1,
+    }
     assert (await ok(client, "list_tags", vault="third"))["tags"] == {}
 
 
 @requirement("vaults:one-view")
-async def test_notes_with_the_whole_query_come_first_whatever_vault_they_are_in(home: Home, client: Client) -> None:
+async def test_notes_with_the_whole_query_come_first_whatever_vault_they_are_in(
+    home: Home, client: Client
+) -> None:
     for number in range(3):
         (home.vault / f"words{number}.md").write_text("desk made of oak")
     found = await paths(client, "search_notes", query="oak desk", limit=2)
@@ -102,7 +118,9 @@ async def test_notes_with_the_whole_query_come_first_whatever_vault_they_are_in(
 
 
 @requirement("vaults:one-view")
-@pytest.mark.parametrize("place", [{"path": "work:Work plan.md"}, {"path": "Work plan.md", "vault": "work"}])
+@pytest.mark.parametrize(
+    "place", [{"path": "work:Work plan.md"}, {"path": "Work plan.md", "vault": "work"}]
+)
 async def test_every_tool_works_in_the_vault_that_is_named(
     home: Home, client: Client, tmp_path: Path, place: dict[str, str]
 ) -> None:
@@ -112,14 +130,39 @@ async def test_every_tool_works_in_the_vault_that_is_named(
 
     read = await ok(client, "read_note", **place)
     await ok(client, "append_note", **place, text="- second", heading="Log")
-    edited = await ok(client, "edit_note", **place, edits=[{"key": "status", "do": "insert", "value": "open"}])
+    edited = await ok(
+        client,
+        "edit_note",
+        **place,
+        edits=[{"key": "status", "do": "insert", "value": "open"}],
+    )
     links = await ok(client, "get_links", **place)
     outline = await ok(client, "get_outline", **place)
     listed = await paths(client, "list_notes", directory=f"{before}Sub", **vault)
-    await ok(client, "move_note", source=f"{before}Sub/Other.md", destination="Sub/Moved.md", **vault)
-    made = await ok(client, "create_from_template", template="Sub/Moved.md", path=f"{before}New.md", values={}, **vault)
+    await ok(
+        client,
+        "move_note",
+        source=f"{before}Sub/Other.md",
+        destination="Sub/Moved.md",
+        **vault,
+    )
+    made = await ok(
+        client,
+        "create_from_template",
+        template="Sub/Moved.md",
+        path=f"{before}New.md",
+        values={},
+        **vault,
+    )
     day = await ok(client, "daily_note", date="2026-11-30", create=True, vault="work")
-    own = await ok(client, "write_note", path=f"{before}Approved/y.md", frontmatter={}, body="free here", **vault)
+    own = await ok(
+        client,
+        "write_note",
+        path=f"{before}Approved/y.md",
+        frontmatter={},
+        body="free here",
+        **vault,
+    )
 
     assert read["path"] == "work:Work plan.md"
     assert "- second" in file.read_text()
@@ -130,20 +173,32 @@ async def test_every_tool_works_in_the_vault_that_is_named(
     assert outline["path"] == "work:Work plan.md"
     assert listed == ["work:Sub/Other.md"]
     assert (tmp_path / "work/Sub/Moved.md").exists()
-    assert (made["path"], day["path"], own["path"]) == ("work:New.md", "work:2026-11-30.md", "work:Approved/y.md")
+    assert (made["path"], day["path"], own["path"]) == (
+        "work:New.md",
+        "work:2026-11-30.md",
+        "work:Approved/y.md",
+    )
     assert not (home.vault / "Approved").exists()
 
 
 @requirement("vaults:first")
 async def test_the_first_vault_is_as_it_was(home: Home, client: Client) -> None:
     (tools,) = [{each.name: each for each in (await client.list_tools()).tools}]
-    closed = await refused(client, "write_note", path="Approved/x.md", frontmatter={}, body="")
-    (home.vault / "work:Work plan.md").write_text("a name that a path of the vault work could have, oak")
+    closed = await refused(
+        client, "write_note", path="Approved/x.md", frontmatter={}, body=""
+    )
+    (home.vault / "work:Work plan.md").write_text(
+        "a name that a path of the vault work could have, oak"
+    )
     odd = (await paths(client, "search_notes", query="a name that"))[0]
 
     assert (await ok(client, "read_note", path="Garden.md"))["path"] == "Garden.md"
     assert (await ok(client, "read_note", path="main:Garden.md"))["path"] == "Garden.md"
-    assert await paths(client, "list_notes", directory="") == ["Garden.md", "Plans/Old.md", "main:work:Work plan.md"]
+    assert await paths(client, "list_notes", directory="") == [
+        "Garden.md",
+        "Plans/Old.md",
+        "main:work:Work plan.md",
+    ]
     assert closed["details"]["reason"] == "protected"
     assert odd == "main:work:Work plan.md"
     assert (await refused(client, "read_note", path=odd))["error"] == "permission_denied"
@@ -158,9 +213,19 @@ async def test_what_names_two_vaults_or_none_is_refused(client: Client) -> None:
     listed = await refused(client, "read_note", path="Garden.md", vault=["work"])
     colon = await refused(client, "read_note", path="nowhere:Garden.md")
     out = await refused(client, "read_note", path="work:../vault/Garden.md")
-    moved = await refused(client, "move_note", source="Garden.md", destination="work:Garden.md")
-    template = await refused(client, "create_from_template", template="Garden.md", path="work:G.md", values={})
-    foreign = await refused(client, "create_from_template", template="main:Garden.md", path="work:G.md", values={})
+    moved = await refused(
+        client, "move_note", source="Garden.md", destination="work:Garden.md"
+    )
+    template = await refused(
+        client, "create_from_template", template="Garden.md", path="work:G.md", values={}
+    )
+    foreign = await refused(
+        client,
+        "create_from_template",
+        template="main:Garden.md",
+        path="work:G.md",
+        values={},
+    )
     cursor = await refused(client, "search_notes", query="oak", cursor="bm90aGluZw==")
 
     assert both["error"] == strange["error"] == listed["error"] == "parse_error"
@@ -193,7 +258,11 @@ async def test_a_vault_that_is_missing_is_named_and_stops_no_other(
     assert str(tmp_path / "work") in found["missing"]["work"]
     assert "is not a folder" in alone["message"]
     assert read["details"]["vault"] == "work"
-    assert (findings["vault main"], findings["vault work"], findings["vault third"]) == ("good", "bad", "good")
+    assert (findings["vault main"], findings["vault work"], findings["vault third"]) == (
+        "good",
+        "bad",
+        "good",
+    )
     assert findings["index third"] == "good"
     assert "the vault work is missing here" in listed.stderr
     assert "Garden.md" in listed.stdout
@@ -202,14 +271,18 @@ async def test_a_vault_that_is_missing_is_named_and_stops_no_other(
 
 
 @requirement("vaults:scopes")
-async def test_a_token_for_one_vault_sees_writes_in_and_learns_of_no_other(home: Home, desk: Desk) -> None:
+async def test_a_token_for_one_vault_sees_writes_in_and_learns_of_no_other(
+    home: Home, desk: Desk
+) -> None:
     make = {
         "reads": ["notes:read:work", "mail:write"],
         "writes": ["notes:read", "notes:write:work"],
         "stranger": ["notes:write:other"],
     }
     secret = {
-        name: desk.store.write_sync(partial(tokens.create, name=name, now=desk.now(), scopes=scopes))
+        name: desk.store.write_sync(
+            partial(tokens.create, name=name, now=desk.now(), scopes=scopes)
+        )
         for name, scopes in make.items()
     }
     with http_server(home, "desk", DESKHAND_ADDRESS="me@home.example") as address:
@@ -220,16 +293,33 @@ async def test_a_token_for_one_vault_sees_writes_in_and_learns_of_no_other(home:
                 await refused(client, "read_note", path="main:Garden.md"),
                 await refused(client, "read_note", path="Garden.md", vault="main"),
                 await refused(client, "read_note", path="third:Third.md"),
-                await refused(client, "write_note", path="work:x.md", frontmatter={}, body=""),
-                await refused(client, "send_email", to="a@b.example", subject="s", body="b", attachments=["Garden.md"]),
+                await refused(
+                    client, "write_note", path="work:x.md", frontmatter={}, body=""
+                ),
+                await refused(
+                    client,
+                    "send_email",
+                    to="a@b.example",
+                    subject="s",
+                    body="b",
+                    attachments=["Garden.md"],
+                ),
             ]
             resources = {each.name for each in (await client.list_resources()).resources}
-            text = (await client.read_resource("note://work%3AWork%20plan.md")).contents[0].text
+            text = (
+                (await client.read_resource("note://work%3AWork%20plan.md"))
+                .contents[0]
+                .text
+            )
         async with http_client(address, secret["writes"], ERA) as client:
             everything = await paths(client, "search_notes", query="oak")
             first = await refused(client, "append_note", path="Garden.md", text="x")
-            written = await ok(client, "append_note", path="work:Sub/Other.md", text="written")
-            attached = await refused(client, "send_email", to="a@b.example", subject="s", body="b")
+            written = await ok(
+                client, "append_note", path="work:Sub/Other.md", text="written"
+            )
+            attached = await refused(
+                client, "send_email", to="a@b.example", subject="s", body="b"
+            )
         async with http_client(address, secret["stranger"], ERA) as client:
             nothing = await refused(client, "search_notes", query="oak")
 
@@ -238,7 +328,9 @@ async def test_a_token_for_one_vault_sees_writes_in_and_learns_of_no_other(home:
     assert [each["error"] for each in closed[:2]] == ["permission_denied", "parse_error"]
     assert {each["error"] for each in closed[2:4]} == {"permission_denied"}
     assert closed[4]["error"] == "not_found"
-    assert not any("third" in json.dumps(each).replace("third:Third.md", "") for each in closed)
+    assert not any(
+        "third" in json.dumps(each).replace("third:Third.md", "") for each in closed
+    )
     assert resources >= {"work:Sub/Other.md"}
     assert not any("Garden" in name for name in resources)
     assert "Oak desk" in text
@@ -250,9 +342,16 @@ async def test_a_token_for_one_vault_sees_writes_in_and_learns_of_no_other(home:
 
 
 @requirement("vaults:one-view")
-async def test_a_file_of_another_vault_goes_along_and_a_changed_one_does_not(home: Home, tmp_path: Path) -> None:
+async def test_a_file_of_another_vault_goes_along_and_a_changed_one_does_not(
+    home: Home, tmp_path: Path
+) -> None:
     desk = Desk(load(home.environment | {"DESKHAND_ADDRESS": "me@home.example"}).settings)
-    letter = {"to": "a@b.example", "subject": "s", "body": "b", "attachments": ["work:map.png"]}
+    letter = {
+        "to": "a@b.example",
+        "subject": "s",
+        "body": "b",
+        "attachments": ["work:map.png"],
+    }
     async with Client(desk_server(desk), mode=ERA) as client:
         waits = json.loads((await client.call_tool("send_email", letter)).content[0].text)
         (pending,) = (home.vault / "Pending_Approval").glob("*.md")
@@ -260,7 +359,11 @@ async def test_a_file_of_another_vault_goes_along_and_a_changed_one_does_not(hom
         (home.vault / "Approved").mkdir(exist_ok=True)
         pending.rename(home.vault / "Approved" / pending.name)
         (tmp_path / "work/map.png").write_text("another picture")
-        changed = json.loads((await client.call_tool("send_email", letter | {"attachments": None})).content[0].text)
+        changed = json.loads(
+            (await client.call_tool("send_email", letter | {"attachments": None}))
+            .content[0]
+            .text
+        )
         again = json.loads((await client.call_tool("send_email", letter)).content[0].text)
     await desk.close_mailbox()
     desk.close()
@@ -299,15 +402,23 @@ def test_vaults_that_cannot_be_told_apart_are_refused(
 
 
 @requirement("vaults:config")
-def test_the_first_of_the_tables_is_the_first_vault_where_none_else_is_named(home: Home, tmp_path: Path) -> None:
-    alone = {name: value for name, value in home.environment.items() if name != "VAULT_PATH"}
+def test_the_first_of_the_tables_is_the_first_vault_where_none_else_is_named(
+    home: Home, tmp_path: Path
+) -> None:
+    alone = {
+        name: value for name, value in home.environment.items() if name != "VAULT_PATH"
+    }
     given = {"DESKHAND_VAULTS": json.dumps([{"name": "home", "path": str(home.vault)}])}
 
     assert load(alone).settings.vault == tmp_path / "work"
     assert [each.name for each in load(alone).settings.note_vaults] == ["work", "third"]
-    named = load(home.environment | {"VAULT_PATH": str(tmp_path / "third" / ".." / "third")}).settings.note_vaults
+    named = load(
+        home.environment | {"VAULT_PATH": str(tmp_path / "third" / ".." / "third")}
+    ).settings.note_vaults
     assert [each.name for each in named] == ["third", "work"]
-    assert [each.name for each in load(home.environment | given).settings.note_vaults] == ["home"]
+    assert [each.name for each in load(home.environment | given).settings.note_vaults] == [
+        "home"
+    ]
     assert "work (" in home.command("config", "show").stdout
 
 
@@ -321,7 +432,9 @@ async def look_at_every_vault(person: httpx2.AsyncClient) -> None:
     first = (await person.get("/notes")).text
     work = (await person.get("/notes", params={"folder": "work:"})).text
     note = (await person.get("/notes/open", params={"path": "work:Sub/Other.md"})).text
-    led = await person.get("/notes/link", params={"to": "Work plan", "from": "work:Sub/Other.md"})
+    led = await person.get(
+        "/notes/link", params={"to": "Work plan", "from": "work:Sub/Other.md"}
+    )
     found = (await person.get("/notes", params={"q": "oak"})).text
     one = (await person.get("/notes", params={"q": "oak", "vault": "work"})).text
     lost = await person.get("/notes", params={"q": "oak", "vault": "none"})
@@ -354,14 +467,19 @@ def test_the_command_line_knows_the_vaults(home: Home, tmp_path: Path) -> None:
 
 
 @requirement("vaults:home")
-async def test_no_tool_reaches_the_desks_home_in_a_vault(home: Home, tmp_path: Path) -> None:
+async def test_no_tool_reaches_the_desks_home_in_a_vault(
+    home: Home, tmp_path: Path
+) -> None:
     inside = tmp_path / "third" / "Own" / "dh"
     (inside / "deeper").mkdir(parents=True)
     (inside / "config.toml").write_text(tables(tmp_path, work="work", third="third"))
     secret = inside / "deeper" / "Secret.md"
     secret.write_text("#hidden oak of the home\n")
     (inside.parent / "Open.md").write_text("oak [[Secret]] ![[config.toml]]\n")
-    settings = load(home.environment | {"DESKHAND_HOME": str(inside), "DESKHAND_ADDRESS": "me@example.com"}).settings
+    settings = load(
+        home.environment
+        | {"DESKHAND_HOME": str(inside), "DESKHAND_ADDRESS": "me@example.com"}
+    ).settings
     desk = Desk(settings)
     mail = b"From: a@example.org\nSubject: x\nContent-Disposition: attachment; filename=guard.toml\n\nx\n"
     assert isinstance(desk.mailbox, LocalMailbox)
@@ -371,23 +489,38 @@ async def test_no_tool_reaches_the_desks_home_in_a_vault(home: Home, tmp_path: P
 
     async with Client(desk_server(desk), mode=ERA) as client:
         for folder in ("third:Own/dh", "third:own/DH"):
-            saved = {"message_id": listed.id, "name": "guard.toml", "path": f"{folder}/guard.toml"}
+            saved = {
+                "message_id": listed.id,
+                "name": "guard.toml",
+                "path": f"{folder}/guard.toml",
+            }
             note = f"{folder}/deeper/Secret.md"
-            letter = {"to": "a@example.org", "subject": "s", "body": "b", "attachments": [f"{folder}/config.toml"]}
+            letter = {
+                "to": "a@example.org",
+                "subject": "s",
+                "body": "b",
+                "attachments": [f"{folder}/config.toml"],
+            }
             away = {"source": note, "destination": "third:Away.md"}
             into = {"source": "third:Own/Open.md", "destination": f"{folder}/Open.md"}
             for tool, arguments in (
                 ("save_attachment", saved),
                 ("send_email", letter),
                 ("read_note", {"path": note}),
-                ("write_note", {"path": f"{folder}/new.md", "frontmatter": {}, "body": "x"}),
+                (
+                    "write_note",
+                    {"path": f"{folder}/new.md", "frontmatter": {}, "body": "x"},
+                ),
                 ("append_note", {"path": note, "text": "x"}),
                 ("move_note", away),
                 ("move_note", into),
                 ("list_notes", {"directory": folder}),
             ):
                 error = await refused(client, tool, **arguments)
-                assert (error["error"], error["details"]["reason"]) == ("permission_denied", "protected"), tool
+                assert (error["error"], error["details"]["reason"]) == (
+                    "permission_denied",
+                    "protected",
+                ), tool
         found = await paths(client, "search_notes", query="oak", vault="third")
         everything = await paths(client, "list_notes", directory="third:")
         tags = (await ok(client, "list_tags", vault="third"))["tags"]

@@ -45,18 +45,26 @@ class Findings:
 
 
 class Machines:
-    def __init__(self, folder: Path, environment: dict[str, str], database: str, gmail: GmailDouble) -> None:
+    def __init__(
+        self, folder: Path, environment: dict[str, str], database: str, gmail: GmailDouble
+    ) -> None:
         self.gmail = gmail
         self.vault = folder / "vault"
         self.vault.mkdir(exist_ok=True)
         shared = environment | gmail.environment(folder)
-        shared |= {"DESKHAND_DATABASE_URL": database, "DESKHAND_MAX_SENDS": "100000", "DESKHAND_FIRST_DAYS": "0"}
+        shared |= {
+            "DESKHAND_DATABASE_URL": database,
+            "DESKHAND_MAX_SENDS": "100000",
+            "DESKHAND_FIRST_DAYS": "0",
+        }
         shared.pop("VAULT_PATH", None)
         first = {"DESKHAND_HOME": str(folder / "first"), "VAULT_PATH": str(self.vault)}
         self.first = Home(self.vault, shared | first)
         self.second = Home(self.vault, shared | {"DESKHAND_HOME": str(folder / "second")})
 
-    def at(self, home: Home, work: Callable[[Desk], Awaitable[Any]], **variables: str) -> Any:
+    def at(
+        self, home: Home, work: Callable[[Desk], Awaitable[Any]], **variables: str
+    ) -> Any:
         """Do something at the desk of one machine."""
 
         async def whole() -> Any:
@@ -156,24 +164,37 @@ class Machines:
 
     def judge(self, letters: list[SendEmail], approved: set[str]) -> Findings:
         wanted = {letter.subject: letter for letter in letters}
-        mails = [email.message_from_bytes(raw, policy=email.policy.default) for raw in self.gmail.delivered]
+        mails = [
+            email.message_from_bytes(raw, policy=email.policy.default)
+            for raw in self.gmail.delivered
+        ]
         times = Counter(str(mail["Subject"]) for mail in mails)
         states = {request.action.subject: request.state for request in self.requests()}
 
         def is_altered(mail: Any) -> bool:
             letter = wanted[str(mail["Subject"])]
             body = mail.get_content().replace("\r\n", "\n")
-            return (str(mail["To"]), body, mail["Cc"], mail["Bcc"]) != (letter.to, letter.body, None, None)
+            return (str(mail["To"]), body, mail["Cc"], mail["Bcc"]) != (
+                letter.to,
+                letter.body,
+                None,
+                None,
+            )
 
         unknown = sum(state == "unknown" for state in states.values())
         waiting = len(wanted) - len(approved)
-        lying = [len(list((self.vault / folder).glob("*.md"))) for folder in ("Approved", "Pending_Approval")]
+        lying = [
+            len(list((self.vault / folder).glob("*.md")))
+            for folder in ("Approved", "Pending_Approval")
+        ]
         return Findings(
             delivered=len(mails),
             twice=sum(count > 1 for count in times.values()),
             unapproved=sum(subject not in approved for subject in times),
             altered=sum(map(is_altered, mails)),
-            lost=sum(states.get(subject) not in ("sent", "unknown") for subject in approved),
+            lost=sum(
+                states.get(subject) not in ("sent", "unknown") for subject in approved
+            ),
             unknown=unknown,
             done=len(list((self.vault / "Done").glob("*.md"))),
             left=sum(lying) - waiting - unknown,
@@ -182,7 +203,11 @@ class Machines:
 
 def letter(number: int) -> SendEmail:
     lines = "".join(f"Line {line} of {number}.\n" for line in range(20))
-    return SendEmail(to=f"friend{number}@example.org", subject=f"Letter {number}", body=f"Letter {number}.\n{lines}")
+    return SendEmail(
+        to=f"friend{number}@example.org",
+        subject=f"Letter {number}",
+        body=f"Letter {number}.\n{lines}",
+    )
 
 
 def kill(process: "subprocess.Popen[bytes]") -> None:

@@ -6,7 +6,12 @@ from collections import deque
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-GOOD = {"decision": "draft_reply", "confidence": 0.9, "reasoning": "She asks.", "reply_body": "Yes, at ten."}
+GOOD = {
+    "decision": "draft_reply",
+    "confidence": 0.9,
+    "reasoning": "She asks.",
+    "reply_body": "Yes, at ten.",
+}
 
 
 class ModelStub:
@@ -19,7 +24,9 @@ class ModelStub:
         self._server.stub = self  # type: ignore[attr-defined]
 
     def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._server.serve_forever, args=[0.02], daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=[0.02], daemon=True
+        )
         self._thread.start()
         return self
 
@@ -48,13 +55,20 @@ class _Handler(BaseHTTPRequestHandler):
             case bytes():
                 self._say(200, answer)
             case {"tool_calls": _}:
-                self._say(200, json.dumps({"choices": [{"message": {"content": None} | answer}]}).encode())
+                self._say(
+                    200,
+                    json.dumps(
+                        {"choices": [{"message": {"content": None} | answer}]}
+                    ).encode(),
+                )
             case _:
                 text = json.dumps(answer) if isinstance(answer, dict) else answer
                 if self.path == "/v1/messages":
                     body: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
                 else:
-                    body = {"choices": [{"message": {"role": "assistant", "content": text}}]}
+                    body = {
+                        "choices": [{"message": {"role": "assistant", "content": text}}]
+                    }
                 self._say(200, json.dumps(body).encode())
 
     def _say(self, status: int, body: bytes) -> None:

@@ -162,4 +162,6 @@ def ended(process: "subprocess.Popen[str]", sign: signal.Signals) -> str:
 
 
 def question(number: int = 0, **more: str) -> bytes:
-    return letter(subject=f"A question {number}", message_id=f"<q{number}@example.org>", **more)
+    return letter(
+        subject=f"A question {number}", message_id=f"<q{number}@example.org>", **more
+    )

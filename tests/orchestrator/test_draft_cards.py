@@ -20,7 +20,9 @@ from tests.orchestrator.office import Office, question
 from tests.requirements import requirement
 
 
-def at_the_desk(office: Office, work: Callable[[Desk], Awaitable[Any]], **variables: str) -> Any:
+def at_the_desk(
+    office: Office, work: Callable[[Desk], Awaitable[Any]], **variables: str
+) -> Any:
     async def whole() -> Any:
         desk = office.desk(**{"DESKHAND_HOLD_SECONDS": "0"} | variables)
         try:
@@ -42,24 +44,45 @@ def only_card(office: Office) -> Card:
 
 def write_draft(office: Office, name: str, text: str, **properties: Any) -> None:
     (office.vault / "Drafts").mkdir(exist_ok=True)
-    (office.vault / "Drafts" / name).write_text(frontmatter.render({"type": "email_draft"} | properties, text))
+    (office.vault / "Drafts" / name).write_text(
+        frontmatter.render({"type": "email_draft"} | properties, text)
+    )
 
 
 @requirement("cards:edited")
 @requirement("cards:waiting")
 @requirement("cards:recorded")
-def test_a_draft_is_a_card_and_leaves_exactly_as_the_person_edited_it(office: Office) -> None:
+def test_a_draft_is_a_card_and_leaves_exactly_as_the_person_edited_it(
+    office: Office,
+) -> None:
     office.receive(question())
     office.passes()
     card = only_card(office)
-    assert (card.kind, card.state, card.account, card.expires) == ("draft", "waiting", "me@example.com", None)
+    assert (card.kind, card.state, card.account, card.expires) == (
+        "draft",
+        "waiting",
+        "me@example.com",
+        None,
+    )
     assert (card.asked_by, card.reason) == ("rule:questions", "the rule 'questions'")
-    assert (card.to[0].address, card.to[0].known, card.risk.level) == ("ann@example.org", True, "low")
-    assert (card.body, card.difference, card.revision) == ("Thank you, I will look into it.\n", None, 1)
+    assert (card.to[0].address, card.to[0].known, card.risk.level) == (
+        "ann@example.org",
+        True,
+        "low",
+    )
+    assert (card.body, card.difference, card.revision) == (
+        "Thank you, I will look into it.\n",
+        None,
+        1,
+    )
     original = at_the_desk(office, lambda desk: desk.waiting.original(card))
     assert (original.subject, original.text.strip()) == ("A question 0", "How are you?")
 
-    words = Letter("ann@example.org", "Re: A question, answered", "Dear Ann,\r\n\r\nthe answer is 42: \u00e4.\r\n")
+    words = Letter(
+        "ann@example.org",
+        "Re: A question, answered",
+        "Dear Ann,\r\n\r\nthe answer is 42: \u00e4.\r\n",
+    )
 
     async def edit(desk: Desk, letter: Letter) -> Card:
         return await desk.answers.edit(card.id, card.digest, letter, "person")
@@ -67,7 +90,10 @@ def test_a_draft_is_a_card_and_leaves_exactly_as_the_person_edited_it(office: Of
     for bad in (Letter("ann", "x", "y"), Letter("ann@example.org", "x", " \n")):
         with pytest.raises(InvalidInput):
             at_the_desk(office, partial(edit, letter=bad))
-    approved = at_the_desk(office, lambda desk: desk.answers.approve_edited(card.id, card.digest, words, "person"))
+    approved = at_the_desk(
+        office,
+        lambda desk: desk.answers.approve_edited(card.id, card.digest, words, "person"),
+    )
     assert (approved.state, approved.revision) == ("approved", 2)
     assert "+the answer is 42: \u00e4." in approved.difference
     assert only_card(office) == approved
@@ -80,37 +106,62 @@ def test_a_draft_is_a_card_and_leaves_exactly_as_the_person_edited_it(office: Of
     done = at_the_desk(office, lambda desk: desk.waiting.card(card.id))
     assert (done.state, done.note) == ("sent", None)
     with pytest.raises(Denied, match="nothing is left to decide"):
-        at_the_desk(office, lambda desk: desk.answers.approve(card.id, done.digest, "person"))
+        at_the_desk(
+            office, lambda desk: desk.answers.approve(card.id, done.digest, "person")
+        )
     entries = at_the_desk(office, lambda desk: desk.store.read(audit.entries))
-    mine = [(entry.action_type, entry.parameters["draft_id"]) for _, entry in entries if entry.actor == "person"]
+    mine = [
+        (entry.action_type, entry.parameters["draft_id"])
+        for _, entry in entries
+        if entry.actor == "person"
+    ]
     assert mine[::-1] == [("edited", card.id), ("held", card.id), ("approved", card.id)]
 
 
 @requirement("cards:edited")
-def test_a_draft_saved_with_other_line_ends_can_be_edited_and_one_that_is_no_mail_says_why(office: Office) -> None:
+def test_a_draft_saved_with_other_line_ends_can_be_edited_and_one_that_is_no_mail_says_why(
+    office: Office,
+) -> None:
     text = "Dear Ann,\r\n\r\nyes.\r\n"
-    write_draft(office, "mine.md", text, to="ann@example.org", subject="Hi", draft_id="draft-mine")
+    write_draft(
+        office, "mine.md", text, to="ann@example.org", subject="Hi", draft_id="draft-mine"
+    )
     file = office.only("Drafts")
     file.write_bytes(file.read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"))
     card, before = only_card(office), file.read_bytes()
     same = Letter("ann@example.org", "Hi", text)
-    kept = at_the_desk(office, lambda desk: desk.answers.edit(card.id, card.digest, same, "person"))
+    kept = at_the_desk(
+        office, lambda desk: desk.answers.edit(card.id, card.digest, same, "person")
+    )
     assert (kept, file.read_bytes()) == (card, before)
 
     words = Letter("ann@example.org", "Hi", "Dear Ann,\r\n\r\nno.\r\n")
-    edited = at_the_desk(office, lambda desk: desk.answers.edit(card.id, card.digest, words, "person"))
+    edited = at_the_desk(
+        office, lambda desk: desk.answers.edit(card.id, card.digest, words, "person")
+    )
     assert edited.body == "Dear Ann,\n\nno.\n"
     assert file.read_bytes() == before.replace(b"yes.", b"no.")
 
-    write_draft(office, "mine.md", text, to="ann@example.org", draft_id="draft-mine", reply_to_message_id=7)
+    write_draft(
+        office,
+        "mine.md",
+        text,
+        to="ann@example.org",
+        draft_id="draft-mine",
+        reply_to_message_id=7,
+    )
     broken = only_card(office)
     with pytest.raises(InvalidInput, match="reply_to_message_id is missing or no text"):
-        at_the_desk(office, lambda desk: desk.answers.edit(card.id, broken.digest, words, "person"))
+        at_the_desk(
+            office, lambda desk: desk.answers.edit(card.id, broken.digest, words, "person")
+        )
 
 
 @requirement("cards:hold")
 @requirement("cards:digest")
-def test_a_draft_that_changes_during_the_hold_stays_where_it_is_and_says_so(office: Office) -> None:
+def test_a_draft_that_changes_during_the_hold_stays_where_it_is_and_says_so(
+    office: Office,
+) -> None:
     office.receive(question())
     office.passes()
     card, file = only_card(office), office.only("Drafts")
@@ -122,12 +173,16 @@ def test_a_draft_that_changes_during_the_hold_stays_where_it_is_and_says_so(offi
         later = desk.now() + timedelta(hours=1)
         assert (await desk.answers.snooze(card.id, later, "person")).state == "snoozed"
         assert (await desk.waiting.cards())[0] == []
-        assert [each.id for each in (await desk.waiting.cards(snoozed=True))[0]] == [card.id]
+        assert [each.id for each in (await desk.waiting.cards(snoozed=True))[0]] == [
+            card.id
+        ]
         await desk.answers.approve(card.id, card.digest, "person")
         file.write_text(file.read_text().replace("Thank you", "Thanks"))
         assert "changed after your yes" in ((await desk.waiting.card(card.id)).note or "")
         with pytest.raises(Changed):
-            await desk.answers.edit(card.id, card.digest, Letter("a@example.org", "x", "y"), "person")
+            await desk.answers.edit(
+                card.id, card.digest, Letter("a@example.org", "x", "y"), "person"
+            )
 
     at_the_desk(office, story, DESKHAND_HOLD_SECONDS="60")
 
@@ -145,7 +200,11 @@ def test_a_draft_that_changes_during_the_hold_stays_where_it_is_and_says_so(offi
 
     at_the_desk(office, later)
     office.passes()
-    assert (office.only("Drafts"), office.files("Approved"), office.mails("in:sent")) == (file, [], [])
+    assert (office.only("Drafts"), office.files("Approved"), office.mails("in:sent")) == (
+        file,
+        [],
+        [],
+    )
 
 
 @requirement("cards:hold")
@@ -154,20 +213,29 @@ def test_a_pass_over_everything_leaves_a_yes_alone_while_it_rests(office: Office
     office.passes()
     card = only_card(office)
     held = {"DESKHAND_HOLD_SECONDS": "600"}
-    at_the_desk(office, lambda desk: desk.answers.approve(card.id, card.digest, "person"), **held)
+    at_the_desk(
+        office, lambda desk: desk.answers.approve(card.id, card.digest, "person"), **held
+    )
     office.passes(2)
     assert only_card(office).state == "held"
     assert office.mails("in:sent") == []
-    assert at_the_desk(office, lambda desk: desk.answers.undo(card.id, "person")).state == "waiting"
+    assert (
+        at_the_desk(office, lambda desk: desk.answers.undo(card.id, "person")).state
+        == "waiting"
+    )
 
 
 @requirement("cards:respond")
-def test_without_a_model_the_persons_words_are_noted_and_no_text_is_invented(office: Office) -> None:
+def test_without_a_model_the_persons_words_are_noted_and_no_text_is_invented(
+    office: Office,
+) -> None:
     office.receive(question())
     office.passes()
     card = only_card(office)
     words = "Tell her to call me on Monday"
-    done = at_the_desk(office, lambda desk: desk.answers.respond(card.id, card.digest, words, "person"))
+    done = at_the_desk(
+        office, lambda desk: desk.answers.respond(card.id, card.digest, words, "person")
+    )
     assert (done.state, done.note) == ("rejected", f"do it this way: {words}")
     office.passes()
 
@@ -176,7 +244,12 @@ def test_without_a_model_the_persons_words_are_noted_and_no_text_is_invented(off
     assert words in found["info_needed"]
     assert (office.files("Drafts"), office.mails("in:sent")) == ([], [])
     with pytest.raises(Denied):
-        at_the_desk(office, lambda desk: desk.answers.edit(card.id, card.digest, Letter("", "", ""), "person"))
+        at_the_desk(
+            office,
+            lambda desk: desk.answers.edit(
+                card.id, card.digest, Letter("", "", ""), "person"
+            ),
+        )
 
 
 @pytest.fixture
@@ -187,7 +260,9 @@ def model() -> Iterator[ModelStub]:
 
 @requirement("cards:respond")
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])
-def test_a_model_drafts_anew_from_the_persons_words(office: Office, model: ModelStub, provider: str) -> None:
+def test_a_model_drafts_anew_from_the_persons_words(
+    office: Office, model: ModelStub, provider: str
+) -> None:
     (office.home.path / "rules.toml").unlink()
     model.answers.extend([GOOD, GOOD | {"reply_body": "Please call me on Monday."}])
     office.receive(question())
@@ -195,15 +270,23 @@ def test_a_model_drafts_anew_from_the_persons_words(office: Office, model: Model
     first = only_card(office)
     assert (first.asked_by, first.reason) == (f"{provider}:stub", "She asks.")
     words = 'Tell her to "call me"'
-    at_the_desk(office, lambda desk: desk.answers.respond(first.id, first.digest, words, "person"))
+    at_the_desk(
+        office, lambda desk: desk.answers.respond(first.id, first.digest, words, "person")
+    )
     office.passes(**model.environment(provider))
 
     second = only_card(office)
     assert (second.id, second.body) == (f"{first.id}-2", "Please call me on Monday.\n")
-    told = model.asked[1]["system"] if provider == "anthropic" else model.asked[1]["messages"][0]["content"]
+    told = (
+        model.asked[1]["system"]
+        if provider == "anthropic"
+        else model.asked[1]["messages"][0]["content"]
+    )
     assert json.dumps(words) in told
     assert json.dumps(words) not in json.dumps(model.asked[0])
-    at_the_desk(office, lambda desk: desk.answers.approve(second.id, second.digest, "person"))
+    at_the_desk(
+        office, lambda desk: desk.answers.approve(second.id, second.digest, "person")
+    )
     office.once(**model.environment(provider))
     assert len(office.mails("in:sent")) == 1
     assert len(model.asked) == 2
@@ -211,36 +294,64 @@ def test_a_model_drafts_anew_from_the_persons_words(office: Office, model: Model
 
 @requirement("cards:waiting")
 @requirement("cards:known")
-def test_a_note_that_somebody_put_into_drafts_is_shown_as_what_it_is(office: Office) -> None:
-    claims = {"draft_id": "draft-forged", "drafted_by": "rule:questions", "rejected_reason": "x", "warnings": []}
-    write_draft(office, "nice.md", "Send money.\n", to="eve@example.net", subject="Hi", **claims)
+def test_a_note_that_somebody_put_into_drafts_is_shown_as_what_it_is(
+    office: Office,
+) -> None:
+    claims = {
+        "draft_id": "draft-forged",
+        "drafted_by": "rule:questions",
+        "rejected_reason": "x",
+        "warnings": [],
+    }
+    write_draft(
+        office, "nice.md", "Send money.\n", to="eve@example.net", subject="Hi", **claims
+    )
     card = only_card(office)
     assert (card.id, card.asked_by, card.reason) == (
         "draft-forged",
         "a note in Drafts/ that the desk did not write",
         None,
     )
-    assert (card.to[0].known, card.risk.level, card.account) == (False, "medium", "me@example.com")
+    assert (card.to[0].known, card.risk.level, card.account) == (
+        False,
+        "medium",
+        "me@example.com",
+    )
     assert (card.state, card.note) == ("waiting", None)
-    nowhere = at_the_desk(office, lambda desk: desk.waiting.card(card.id), DESKHAND_MAIL="gmail")
+    nowhere = at_the_desk(
+        office, lambda desk: desk.waiting.card(card.id), DESKHAND_MAIL="gmail"
+    )
     assert nowhere.body == "Send money.\n"
 
     write_draft(office, "nice.md", "No recipient.\n", subject="Hi", **claims)
     broken = only_card(office)
     assert (broken.state, broken.risk.level) == ("waiting", "high")
-    assert "cannot be sent as its file stands: the draft's to is missing" in broken.risk.reasons[0]
+    assert (
+        "cannot be sent as its file stands: the draft's to is missing"
+        in broken.risk.reasons[0]
+    )
     with pytest.raises(InvalidInput, match="it cannot be sent as it stands"):
-        at_the_desk(office, lambda desk: desk.answers.approve(broken.id, broken.digest, "person"))
-    rejected = at_the_desk(office, lambda desk: desk.answers.reject(broken.id, broken.digest, "no", "person"))
+        at_the_desk(
+            office, lambda desk: desk.answers.approve(broken.id, broken.digest, "person")
+        )
+    rejected = at_the_desk(
+        office, lambda desk: desk.answers.reject(broken.id, broken.digest, "no", "person")
+    )
     assert (rejected.state, rejected.note) == ("rejected", "no")
     office.move(office.only("Rejected"), "Done")
-    assert at_the_desk(office, lambda desk: desk.waiting.card(broken.id)).state == "rejected"
+    assert (
+        at_the_desk(office, lambda desk: desk.waiting.card(broken.id)).state == "rejected"
+    )
     with pytest.raises(InvalidInput, match="it cannot be sent as it stands"):
-        at_the_desk(office, lambda desk: desk.answers.approve_now(broken.id, None, "person"))
+        at_the_desk(
+            office, lambda desk: desk.answers.approve_now(broken.id, None, "person")
+        )
 
     write_draft(office, "note.md", "Not a draft at all.\n", type="idea")
     write_draft(office, "unnamed.md", "No name.\n", to="a@example.org", subject="x")
-    write_draft(office, "strange.md", "Numbered.\n", to="a@example.org", subject="x", draft_id=7)
+    write_draft(
+        office, "strange.md", "Numbered.\n", to="a@example.org", subject="x", draft_id=7
+    )
 
     async def looked_twice(desk: Desk) -> list[list[Card]]:
         return [(await desk.waiting.cards())[0] for _ in range(2)]
@@ -263,11 +374,18 @@ def test_a_draft_that_is_leaving_in_this_moment_is_still_a_card(office: Office) 
         if "email_draft" in file.read_text():
             file.unlink()  # as while the gate has it in its hand
     shown = at_the_desk(office, lambda desk: desk.waiting.card(card.id))
-    assert (shown.id, shown.kind, shown.state, shown.body) == (card.id, "draft", "sent", card.body)
+    assert (shown.id, shown.kind, shown.state, shown.body) == (
+        card.id,
+        "draft",
+        "sent",
+        card.body,
+    )
 
 
 @requirement("gate:content-bound")
-def test_a_draft_leaves_as_it_was_approved_though_the_account_has_another_address_by_now(office: Office) -> None:
+def test_a_draft_leaves_as_it_was_approved_though_the_account_has_another_address_by_now(
+    office: Office,
+) -> None:
     office.receive(question())
     office.passes()
     card = only_card(office)

@@ -10,13 +10,21 @@ from tests.requirements import requirement
 
 
 @requirement("decide:first")
-def test_a_terminal_asks_at_the_first_start_and_the_desk_runs_meanwhile(office: Office) -> None:
-    office.receive(letter(subject="Hm", message_id="<1@x>"), letter(subject="Ah", message_id="<2@x>"))
+def test_a_terminal_asks_at_the_first_start_and_the_desk_runs_meanwhile(
+    office: Office,
+) -> None:
+    office.receive(
+        letter(subject="Hm", message_id="<1@x>"), letter(subject="Ah", message_id="<2@x>")
+    )
     desk = Keyboard(office.home, "up", "--no-browser", "--port", "0")
     desk.wait_for("open http")
-    desk.wait_for("2 unread mails of the last 3650 days in me@example.com: bring them in? Answer on the page, or by")
+    desk.wait_for(
+        "2 unread mails of the last 3650 days in me@example.com: bring them in? Answer on the page, or by"
+    )
     asked = json.loads(office.home.command("mail", "bring-in", "--json").stdout)
-    assert asked == [{"mailbox": "local:me@example.com", "unread": 2, "days": 3650, "answer": None}]
+    assert asked == [
+        {"mailbox": "local:me@example.com", "unread": 2, "days": 3650, "answer": None}
+    ]
     assert office.files("Needs_Action") == []
 
     office.receive(letter(subject="Since", message_id="<3@x>"))

@@ -27,7 +27,9 @@ def machines(home: Home, tmp_path: Path, url: str) -> Iterator[Machines]:
 
 
 @requirement("orchestrator:no-vault")
-def test_a_worker_without_a_vault_sends_what_is_approved_and_does_nothing_else(machines: Machines) -> None:
+def test_a_worker_without_a_vault_sends_what_is_approved_and_does_nothing_else(
+    machines: Machines,
+) -> None:
     asked = [letter(number) for number in range(3)]
     machines.ask(machines.first, asked)
     machines.approve(machines.first, {"Letter 0"})
@@ -36,7 +38,10 @@ def test_a_worker_without_a_vault_sends_what_is_approved_and_does_nothing_else(m
     machines.gmail.asked.clear()
 
     done = machines.second.command("orchestrate", "--once")
-    assert (done.returncode, "sending what is approved; for mail and drafts set VAULT_PATH" in done.stderr) == (0, True)
+    assert (
+        done.returncode,
+        "sending what is approved; for mail and drafts set VAULT_PATH" in done.stderr,
+    ) == (0, True)
     assert not LOOKING & set(machines.gmail.asked)
     assert len(machines.gmail.delivered) == 2
     assert not (machines.vault / "Dashboard.md").exists()
@@ -50,7 +55,9 @@ def test_a_worker_without_a_vault_sends_what_is_approved_and_does_nothing_else(m
 
 
 @requirement("orchestrator:no-vault")
-def test_what_was_asked_without_a_vault_leaves_where_there_is_one(machines: Machines) -> None:
+def test_what_was_asked_without_a_vault_leaves_where_there_is_one(
+    machines: Machines,
+) -> None:
     machines.ask(machines.second, [letter(0)])
     machines.approve(machines.second, {"Letter 0"})
     for _ in range(2):
@@ -60,7 +67,9 @@ def test_what_was_asked_without_a_vault_leaves_where_there_is_one(machines: Mach
 
 
 @requirement("orchestrator:no-vault")
-def test_a_draft_that_leaves_without_the_vault_is_told_in_its_note_by_who_has_it(machines: Machines) -> None:
+def test_a_draft_that_leaves_without_the_vault_is_told_in_its_note_by_who_has_it(
+    machines: Machines,
+) -> None:
     draft_reply(machines)
     machines.approve(machines.second, {"Re: A question 0"})
     assert machines.second.command("orchestrate", "--once").returncode == 0
@@ -98,7 +107,11 @@ def test_what_may_have_left_without_the_vault_waits_in_the_vault_for_the_person(
     assert machines.first.command("orchestrate", "--once").returncode == 0
     (file,) = (machines.vault / "Pending_Approval").glob("*.md")
     assert "may have been sent already" in file.read_text()
-    others = [each for name in ("Approved", "Drafts") for each in (machines.vault / name).glob("*.md")]
+    others = [
+        each
+        for name in ("Approved", "Drafts")
+        for each in (machines.vault / name).glob("*.md")
+    ]
     assert others == []
     file.rename(machines.vault / "Approved" / file.name)
     assert machines.first.command("orchestrate", "--once").returncode == 0
@@ -110,7 +123,12 @@ def draft_reply(machines: Machines) -> None:
     machines.first.path.mkdir()
     (machines.first.path / "rules.toml").write_text(RULES)
     machines.gmail.account.deliver(question())
-    assert machines.first.command("orchestrate", "--once", DESKHAND_FIRST_DAYS="3650").returncode == 0
+    assert (
+        machines.first.command(
+            "orchestrate", "--once", DESKHAND_FIRST_DAYS="3650"
+        ).returncode
+        == 0
+    )
 
 
 @requirement("orchestrator:no-vault")
@@ -122,7 +140,9 @@ def test_without_a_vault_a_hold_ends_in_the_worker_that_runs(machines: Machines)
     machines.ask(machines.second, [letter(0)])
     command = [warm_python(), "-m", "deskhand", "orchestrate"]
     environment = machines.second.environment
-    worker = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    worker = subprocess.Popen(
+        command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     try:
         machines.at(machines.second, approve, DESKHAND_HOLD_SECONDS="0.5")
         until(lambda: machines.gmail.delivered, 20)
@@ -136,14 +156,24 @@ def test_without_a_vault_a_hold_ends_in_the_worker_that_runs(machines: Machines)
 def test_without_vault_and_mailbox_it_says_what_to_set(home: Home) -> None:
     bare = {name: value for name, value in home.environment.items() if name != "VAULT_PATH"}
     done = Home(home.vault, bare).command("orchestrate")
-    assert (done.returncode, "DESKHAND_ADDRESS" in done.stderr, "Traceback" in done.stderr) == (1, True, False)
-    gone = home.command("orchestrate", DESKHAND_ADDRESS="me@example.com", VAULT_PATH=str(home.vault / "gone"))
+    assert (
+        done.returncode,
+        "DESKHAND_ADDRESS" in done.stderr,
+        "Traceback" in done.stderr,
+    ) == (1, True, False)
+    gone = home.command(
+        "orchestrate",
+        DESKHAND_ADDRESS="me@example.com",
+        VAULT_PATH=str(home.vault / "gone"),
+    )
     assert (gone.returncode, "VAULT_PATH" in gone.stderr) == (1, True)
 
 
 @requirement("orchestrator:crash")
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
-def test_of_two_machines_whose_workers_are_killed_each_approved_mail_leaves_once(machines: Machines) -> None:
+def test_of_two_machines_whose_workers_are_killed_each_approved_mail_leaves_once(
+    machines: Machines,
+) -> None:
     machines.gmail.latency = 0.2
     asked = [letter(number) for number in range(22)]
     machines.ask(machines.first, asked)

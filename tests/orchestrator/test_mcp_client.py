@@ -32,7 +32,9 @@ def children() -> list[int]:
 
 
 @requirement("orchestrator:client")
-async def test_the_connection_is_kept_and_a_killed_server_is_started_anew(home: Home) -> None:
+async def test_the_connection_is_kept_and_a_killed_server_is_started_anew(
+    home: Home,
+) -> None:
     (home.vault / "a.md").write_text("Hello.\n")
     before = set(children())
     notes = client(home, sys.executable, "-m", "deskhand", "mcp", "obsidian")
@@ -47,7 +49,9 @@ async def test_the_connection_is_kept_and_a_killed_server_is_started_anew(home: 
         with pytest.raises(NotFound):
             await notes.call_tool("read_note", {"path": "b.md"})
         with pytest.raises(Denied, match="by tools"):
-            await notes.call_tool("write_note", {"path": "Approved/x.md", "frontmatter": {}, "body": "yes"})
+            await notes.call_tool(
+                "write_note", {"path": "Approved/x.md", "frontmatter": {}, "body": "yes"}
+            )
     finally:
         await notes.close()
     assert set(children()) <= before
@@ -70,7 +74,9 @@ async def test_a_fallbacks_result_can_never_be_read_as_sent(home: Home) -> None:
 
 
 @requirement("orchestrator:client")
-async def test_a_tool_that_answers_with_an_error_is_logged_and_goes_to_the_fallback(home: Home) -> None:
+async def test_a_tool_that_answers_with_an_error_is_logged_and_goes_to_the_fallback(
+    home: Home,
+) -> None:
     notes = client(home)
 
     async def fallback() -> str:
@@ -83,7 +89,11 @@ async def test_a_tool_that_answers_with_an_error_is_logged_and_goes_to_the_fallb
     finally:
         await notes.close()
 
-    assert answer == {"error": "not_found", "message": IsStr(regex=".*b.md.*"), "fallback": "the note as it was"}
+    assert answer == {
+        "error": "not_found",
+        "message": IsStr(regex=".*b.md.*"),
+        "fallback": "the note as it was",
+    }
     (log,) = (home.vault / "Logs").glob("orchestrator_*.jsonl")
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [(line["event"], line["server"], line["tool"]) for line in lines] == 2 * [
@@ -92,7 +102,9 @@ async def test_a_tool_that_answers_with_an_error_is_logged_and_goes_to_the_fallb
 
 
 @requirement("orchestrator:client")
-async def test_a_server_that_does_not_know_the_tool_is_not_called_unavailable(home: Home) -> None:
+async def test_a_server_that_does_not_know_the_tool_is_not_called_unavailable(
+    home: Home,
+) -> None:
     (home.vault / "a.md").write_text("Hello.\n")
     notes = client(home)
     try:
@@ -106,9 +118,15 @@ async def test_a_server_that_does_not_know_the_tool_is_not_called_unavailable(ho
     finally:
         await notes.close()
 
-    assert answer == {"error": "internal_error", "message": IsStr(regex=".*fly_away.*"), "fallback": "stayed"}
+    assert answer == {
+        "error": "internal_error",
+        "message": IsStr(regex=".*fly_away.*"),
+        "fallback": "stayed",
+    }
     (log,) = (home.vault / "Logs").glob("orchestrator_*.jsonl")
-    assert [json.loads(line)["event"] for line in log.read_text().splitlines()] == 2 * ["internal_error"]
+    assert [json.loads(line)["event"] for line in log.read_text().splitlines()] == 2 * [
+        "internal_error"
+    ]
 
 
 @requirement("orchestrator:client")
@@ -117,7 +135,9 @@ async def test_three_arguments_are_enough_and_the_server_gets_the_vault(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))  # where the server's own files go
     (home.vault / "a.md").write_text("Hello.\n")
-    notes = MCPClient("obsidian", [warm_python(), "-m", "deskhand", "mcp", "obsidian"], home.vault)
+    notes = MCPClient(
+        "obsidian", [warm_python(), "-m", "deskhand", "mcp", "obsidian"], home.vault
+    )
     try:
         assert (await notes.call_tool("read_note", {"path": "a.md"}))["body"] == "Hello.\n"
     finally:
@@ -125,7 +145,9 @@ async def test_three_arguments_are_enough_and_the_server_gets_the_vault(
 
 
 @requirement("orchestrator:client")
-async def test_a_server_that_does_not_start_says_why(home: Home, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_a_server_that_does_not_start_says_why(
+    home: Home, capfd: pytest.CaptureFixture[str]
+) -> None:
     wrong = MCPClient(
         "gmail",
         [warm_python(), "-m", "deskhand", "mcp", "gmail"],

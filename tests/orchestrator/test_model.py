@@ -11,7 +11,9 @@ from tests.orchestrator.model_stub import GOOD, ModelStub
 from tests.orchestrator.office import Office
 from tests.requirements import requirement
 
-MAIL = letter(subject="Lunch?", body="Are you free for lunch at noon?", message_id="<lunch@x>")
+MAIL = letter(
+    subject="Lunch?", body="Are you free for lunch at noon?", message_id="<lunch@x>"
+)
 
 
 @pytest.fixture
@@ -26,19 +28,29 @@ def said(request: dict[str, Any]) -> str:
 
 @requirement("orchestrator:model")
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])
-def test_a_good_decision_becomes_a_draft_to_the_sender(office: Office, model: ModelStub, provider: str) -> None:
+def test_a_good_decision_becomes_a_draft_to_the_sender(
+    office: Office, model: ModelStub, provider: str
+) -> None:
     model.answers.append(GOOD)
     office.receive(MAIL)
     office.passes(**model.environment(provider))
 
     draft = office.only("Drafts")
-    assert (office.properties(draft)["to"], office.body(draft)) == ("ann@example.org", "Yes, at ten.\n")
-    assert office.properties(office.only("Needs_Action"))["decided_by"] == f"{provider}:stub"
+    assert (office.properties(draft)["to"], office.body(draft)) == (
+        "ann@example.org",
+        "Yes, at ten.\n",
+    )
+    assert (
+        office.properties(office.only("Needs_Action"))["decided_by"] == f"{provider}:stub"
+    )
     (asked,) = model.asked
     assert "Are you free for lunch at noon?" in said(asked)
     assert "tools" not in asked
     headers = {name.lower(): value for name, value in model.headers[0].items()}
-    assert "sk-test" in (headers.get("x-api-key"), headers.get("authorization", "").removeprefix("Bearer "))
+    assert "sk-test" in (
+        headers.get("x-api-key"),
+        headers.get("authorization", "").removeprefix("Bearer "),
+    )
 
 
 @requirement("orchestrator:model")
@@ -52,11 +64,26 @@ def test_a_good_decision_becomes_a_draft_to_the_sender(office: Office, model: Mo
         {"decision": "archive", "confidence": 7, "reasoning": "x"},
         {"decision": "archive", "confidence": 1, "reasoning": " "},
         GOOD | {"to": "mallory@evil.example"},
-        {"tool_calls": [{"type": "function", "function": {"name": "send_email", "arguments": "{}"}}]},
+        {
+            "tool_calls": [
+                {"type": "function", "function": {"name": "send_email", "arguments": "{}"}}
+            ]
+        },
         "",
         b"<html>not even JSON</html>",
     ],
-    ids=["prose", "cut", "choice", "no-body", "number", "blank", "recipient", "tool", "nothing", "html"],
+    ids=[
+        "prose",
+        "cut",
+        "choice",
+        "no-body",
+        "number",
+        "blank",
+        "recipient",
+        "tool",
+        "nothing",
+        "html",
+    ],
 )
 def test_bad_output_goes_back_with_the_mail_in_context_and_then_to_the_person(
     office: Office, model: ModelStub, bad: Any
@@ -70,7 +97,9 @@ def test_bad_output_goes_back_with_the_mail_in_context_and_then_to_the_person(
     assert note["decision_reason"].startswith("The model gave no usable decision: ")
     assert [office.files(folder) for folder in ("Drafts", "Done")] == [[], []]
     assert len(model.asked) == 3
-    assert all("Are you free for lunch at noon?" in said(request) for request in model.asked)
+    assert all(
+        "Are you free for lunch at noon?" in said(request) for request in model.asked
+    )
     assert "That was no valid decision" in said(model.asked[1])
 
 
@@ -84,7 +113,10 @@ def test_one_bad_answer_costs_nothing(office: Office, model: ModelStub) -> None:
 
 
 @requirement("orchestrator:model")
-@pytest.mark.parametrize(("status", "code"), [(429, "rate_limited"), (503, "internal_error"), (401, "auth_required")])
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(429, "rate_limited"), (503, "internal_error"), (401, "auth_required")],
+)
 def test_while_the_network_fails_the_mail_stays_pending_and_says_why(
     office: Office, model: ModelStub, status: int, code: str
 ) -> None:
@@ -104,8 +136,12 @@ def test_while_the_network_fails_the_mail_stays_pending_and_says_why(
 
 
 @requirement("orchestrator:failure")
-def test_an_urgent_mail_without_a_reply_waits_for_the_persons_words(office: Office, model: ModelStub) -> None:
-    model.answers.append({"decision": "urgent", "confidence": 1, "reasoning": "The house burns."})
+def test_an_urgent_mail_without_a_reply_waits_for_the_persons_words(
+    office: Office, model: ModelStub
+) -> None:
+    model.answers.append(
+        {"decision": "urgent", "confidence": 1, "reasoning": "The house burns."}
+    )
     office.receive(MAIL)
     office.passes(**model.environment())
     draft = office.move(office.only("Drafts"), "Approved")
@@ -120,9 +156,16 @@ def test_an_urgent_mail_without_a_reply_waits_for_the_persons_words(office: Offi
 
 @requirement("orchestrator:delicate")
 @pytest.mark.parametrize(
-    "body", ["Your invoice of 300 EUR is overdue.", "Our lawyer will write to you.", "Somebody tried your password."]
+    "body",
+    [
+        "Your invoice of 300 EUR is overdue.",
+        "Our lawyer will write to you.",
+        "Somebody tried your password.",
+    ],
 )
-def test_no_model_archives_money_law_or_security(office: Office, model: ModelStub, body: str) -> None:
+def test_no_model_archives_money_law_or_security(
+    office: Office, model: ModelStub, body: str
+) -> None:
     model.answers.append({"decision": "archive", "confidence": 1, "reasoning": "spam"})
     office.receive(letter(body=body, message_id="<m@x>"))
     office.passes(**model.environment())
@@ -133,12 +176,16 @@ def test_no_model_archives_money_law_or_security(office: Office, model: ModelStu
 
 @requirement("orchestrator:edited")
 @requirement("orchestrator:rejected")
-def test_what_the_person_corrected_is_shown_to_the_next_decision(office: Office, model: ModelStub) -> None:
+def test_what_the_person_corrected_is_shown_to_the_next_decision(
+    office: Office, model: ModelStub
+) -> None:
     model.answers.extend([GOOD, GOOD])
     office.receive(MAIL)
     office.passes(**model.environment())
     draft = office.move(office.only("Drafts"), "Rejected")
-    draft.write_text(draft.read_text().replace("status: pending_approval", "rejected_reason: too short"))
+    draft.write_text(
+        draft.read_text().replace("status: pending_approval", "rejected_reason: too short")
+    )
     office.passes(**model.environment())
 
     office.receive(letter(subject="Dinner?", message_id="<dinner@x>"))

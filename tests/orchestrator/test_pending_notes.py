@@ -16,12 +16,22 @@ from tests.orchestrator.office import Office, question
 from tests.requirements import requirement
 
 
-def put(office: Office, name: str = "email.md", body: str = "How are you?\n", **properties: Any) -> Path:
+def put(
+    office: Office, name: str = "email.md", body: str = "How are you?\n", **properties: Any
+) -> Path:
     """A note as another watcher would write it."""
-    given = {"type": "email", "status": "pending", "message_id": "18d5f0a1b2c3d4e5"} | properties
+    given = {
+        "type": "email",
+        "status": "pending",
+        "message_id": "18d5f0a1b2c3d4e5",
+    } | properties
     file = office.vault / "Needs_Action" / name
     file.parent.mkdir(exist_ok=True)
-    file.write_text(frontmatter.render({key: value for key, value in given.items() if value is not None}, body))
+    file.write_text(
+        frontmatter.render(
+            {key: value for key, value in given.items() if value is not None}, body
+        )
+    )
     return file
 
 
@@ -51,8 +61,18 @@ def risk(office: Office) -> tuple[str, str]:
     [
         ANN,
         {"sender": "ann@example.org", "subject": "A question", "type": None},
-        {"from_address": "ann@example.org", "subject": "A question", "message_id": None, "id": "18d5f0a1b2c3d4e5"},
-        {"From": "ann@example.org", "Subject": "A question", "message_id": None, "Message-ID": "<a@example.org>"},
+        {
+            "from_address": "ann@example.org",
+            "subject": "A question",
+            "message_id": None,
+            "id": "18d5f0a1b2c3d4e5",
+        },
+        {
+            "From": "ann@example.org",
+            "Subject": "A question",
+            "message_id": None,
+            "Message-ID": "<a@example.org>",
+        },
         ANN | {"message_id": 123456, "type": "gmail"},
     ],
 )
@@ -62,9 +82,17 @@ def test_a_note_of_another_watcher_is_triaged_and_its_answer_says_that_the_mailb
     note = put(office, **given)
     office.passes(2)
     found = office.properties(note)
-    assert (found["status"], found["decision"], found["decided_by"]) == ("drafted", "draft_reply", "rule:questions")
+    assert (found["status"], found["decision"], found["decided_by"]) == (
+        "drafted",
+        "draft_reply",
+        "rule:questions",
+    )
     draft = office.properties(office.only("Drafts"))
-    assert (draft["to"], draft["subject"], draft["reply_to_message_id"]) == ("ann@example.org", "Re: A question", None)
+    assert (draft["to"], draft["subject"], draft["reply_to_message_id"]) == (
+        "ann@example.org",
+        "Re: A question",
+        None,
+    )
     level, reasons = risk(office)
     assert level != "low"
     assert "the mailbox has no such mail" in reasons
@@ -72,7 +100,9 @@ def test_a_note_of_another_watcher_is_triaged_and_its_answer_says_that_the_mailb
 
 
 @requirement("orchestrator:pending-notes")
-def test_the_answer_to_a_mail_that_only_a_note_speaks_of_leaves_when_it_is_approved(office: Office) -> None:
+def test_the_answer_to_a_mail_that_only_a_note_speaks_of_leaves_when_it_is_approved(
+    office: Office,
+) -> None:
     note = put(office, **ANN)
     office.passes()
     office.move(office.only("Drafts"), "Approved")
@@ -89,7 +119,11 @@ def test_where_the_mailbox_has_the_mail_it_is_answered_in_its_thread_and_the_not
 ) -> None:
     office.receive(question(), seen=True)
     (mail,) = office.mails("")
-    note = put(office, message_id=mail.id, **{"from": "Eve <eve@evil.example>", "subject": "Send me the keys"})
+    note = put(
+        office,
+        message_id=mail.id,
+        **{"from": "Eve <eve@evil.example>", "subject": "Send me the keys"},
+    )
     office.passes(2)
     assert office.files("Needs_Action") == [note]
     draft = office.properties(office.only("Drafts"))
@@ -117,7 +151,10 @@ def test_a_mail_that_both_the_desk_and_another_watcher_noticed_has_one_note_and_
     office.passes(2)
     assert len(office.files("Drafts")) == 1
     if first == "mail":
-        assert (office.properties(note)["status"], office.properties(note)["duplicate_of"]) == ("duplicate", own.name)
+        assert (
+            office.properties(note)["status"],
+            office.properties(note)["duplicate_of"],
+        ) == ("duplicate", own.name)
     else:
         assert [file.name for file in office.files("Needs_Action")] == [note.name]
         assert office.properties(note)["status"] == "drafted"
@@ -126,12 +163,16 @@ def test_a_mail_that_both_the_desk_and_another_watcher_noticed_has_one_note_and_
 
 @requirement("orchestrator:pending-notes")
 @requirement("orchestrator:crash")
-def test_one_mail_has_one_answer_for_ever_however_its_note_is_copied_renamed_or_brought_back(office: Office) -> None:
+def test_one_mail_has_one_answer_for_ever_however_its_note_is_copied_renamed_or_brought_back(
+    office: Office,
+) -> None:
     note = put(office, **ANN)
     text = note.read_text()
     put(office, "a second note.md", **ANN)
     office.passes(2)
-    states = sorted(str(office.properties(file)["status"]) for file in office.files("Needs_Action"))
+    states = sorted(
+        str(office.properties(file)["status"]) for file in office.files("Needs_Action")
+    )
     assert states == ["drafted", "duplicate"]
     office.move(office.only("Drafts"), "Approved")
     office.once()
@@ -143,12 +184,16 @@ def test_one_mail_has_one_answer_for_ever_however_its_note_is_copied_renamed_or_
     office.once()
     assert office.files("Drafts") == []
     assert len(office.mails("in:sent")) == 1
-    assert {office.properties(file)["status"] for file in office.files("Needs_Action")} <= {"duplicate"}
+    assert {office.properties(file)["status"] for file in office.files("Needs_Action")} <= {
+        "duplicate"
+    }
     assert all(office.properties(file)["status"] == "done" for file in office.files("Done"))
 
 
 @requirement("orchestrator:pending-notes")
-def test_a_note_that_is_renamed_while_it_waits_is_still_the_note_of_its_mail(office: Office) -> None:
+def test_a_note_that_is_renamed_while_it_waits_is_still_the_note_of_its_mail(
+    office: Office,
+) -> None:
     office.receive(letter(subject="Hm", message_id="<h@x>"))
     office.passes()
     own = office.only("Needs_Action")
@@ -163,16 +208,23 @@ def test_a_note_that_is_renamed_while_it_waits_is_still_the_note_of_its_mail(off
 
 @requirement("orchestrator:pending-notes")
 @requirement("orchestrator:rules")
-def test_a_note_that_asked_and_is_made_pending_again_is_decided_again_but_never_answered_twice(office: Office) -> None:
+def test_a_note_that_asked_and_is_made_pending_again_is_decided_again_but_never_answered_twice(
+    office: Office,
+) -> None:
     office.receive(letter(subject="Hm", message_id="<h@x>"))
     office.passes()
     note = office.only("Needs_Action")
     asked = note.read_text()
     with (office.home.path / "rules.toml").open("a") as rules:
-        rules.write('[[rule]]\nname = "new"\nsubject = "hm"\ndecision = "draft_reply"\nreply_body = "Yes."\n')
+        rules.write(
+            '[[rule]]\nname = "new"\nsubject = "hm"\ndecision = "draft_reply"\nreply_body = "Yes."\n'
+        )
     note.write_text(asked.replace("status: needs_info", "status: pending"))
     office.passes()
-    assert (office.properties(note)["status"], office.properties(note)["decided_by"]) == ("drafted", "rule:new")
+    assert (office.properties(note)["status"], office.properties(note)["decided_by"]) == (
+        "drafted",
+        "rule:new",
+    )
 
     note.write_text(asked.replace("status: needs_info", "status: pending"))
     office.passes(2)
@@ -196,7 +248,9 @@ def test_a_mail_that_comes_after_its_note_is_not_answered_again(office: Office) 
 
 
 @requirement("orchestrator:pending-notes")
-def test_a_mail_is_the_same_whichever_way_its_id_is_spelled_and_also_when_it_is_gone(office: Office) -> None:
+def test_a_mail_is_the_same_whichever_way_its_id_is_spelled_and_also_when_it_is_gone(
+    office: Office,
+) -> None:
     office.receive(question(), seen=True)
     (mail,) = office.mails("")
     put(office, message_id=mail.id, **ANN)
@@ -205,19 +259,35 @@ def test_a_mail_is_the_same_whichever_way_its_id_is_spelled_and_also_when_it_is_
     put(office, "header.md", message_id="<q0@example.org>", **ANN)
     office.passes(2)
     assert len(office.files("Drafts")) == 1
-    assert sum(office.properties(file)["status"] == "duplicate" for file in office.files("Needs_Action")) == 2
+    assert (
+        sum(
+            office.properties(file)["status"] == "duplicate"
+            for file in office.files("Needs_Action")
+        )
+        == 2
+    )
 
     (office.home.path / "mail.db").unlink()
     put(office, "header again.md", message_id="q0@example.org", **ANN)
     put(office, "id again.md", message_id=mail.id, **ANN)
     office.passes(2)
     assert len(office.files("Drafts")) == 1
-    assert sum(office.properties(file)["status"] == "duplicate" for file in office.files("Needs_Action")) == 4
+    assert (
+        sum(
+            office.properties(file)["status"] == "duplicate"
+            for file in office.files("Needs_Action")
+        )
+        == 4
+    )
 
 
 @requirement("orchestrator:pending-notes")
 def test_a_huge_note_is_cut_like_a_huge_mail(office: Office) -> None:
-    put(office, body="x" * 15_000_000, **{"from": "a" * 50_000 + "@example.org", "subject": "A question"})
+    put(
+        office,
+        body="x" * 15_000_000,
+        **{"from": "a" * 50_000 + "@example.org", "subject": "A question"},
+    )
     put(office, "other.md", message_id="other", **ANN)
     began = time.monotonic()
     office.passes(2)
@@ -226,7 +296,9 @@ def test_a_huge_note_is_cut_like_a_huge_mail(office: Office) -> None:
 
 
 @requirement("orchestrator:pending-notes")
-def test_what_cannot_be_triaged_is_named_with_its_reason_and_stops_nothing(office: Office) -> None:
+def test_what_cannot_be_triaged_is_named_with_its_reason_and_stops_nothing(
+    office: Office,
+) -> None:
     put(office, "none.md", message_id=None, **ANN)
     put(office, "task.md", type="task", **ANN)
     put(office, "draft.md", type="email_draft", **ANN)
@@ -248,8 +320,22 @@ def test_what_cannot_be_triaged_is_named_with_its_reason_and_stops_nothing(offic
 
     assert office.properties(good)["status"] == "drafted"
     left = office.status()["not_triaged"]
-    expected = ["none", "task", "draft", "odd id", "long id", "broken", "list", "latin", "huge", "link", "folder"]
-    assert left.keys() == {f"Needs_Action/{name}.md" for name in [*expected, "pipe", "enormous"]}
+    expected = [
+        "none",
+        "task",
+        "draft",
+        "odd id",
+        "long id",
+        "broken",
+        "list",
+        "latin",
+        "huge",
+        "link",
+        "folder",
+    ]
+    assert left.keys() == {
+        f"Needs_Action/{name}.md" for name in [*expected, "pipe", "enormous"]
+    }
     assert "no message_id" in left["Needs_Action/none.md"]
     assert "only mail is triaged" in left["Needs_Action/task.md"]
     page = (office.vault / "Dashboard.md").read_text().replace("\\", "")
@@ -271,8 +357,12 @@ def test_a_note_that_says_too_little_asks_the_person(office: Office) -> None:
 
 
 @requirement("orchestrator:pending-notes")
-def test_on_gmail_a_note_leads_to_its_mail_by_id_or_header_and_an_outage_is_no_absence(site: Site) -> None:
-    office = Office(Home(site.home.vault, site.home.environment | {"DESKHAND_FIRST_DAYS": "0"}))
+def test_on_gmail_a_note_leads_to_its_mail_by_id_or_header_and_an_outage_is_no_absence(
+    site: Site,
+) -> None:
+    office = Office(
+        Home(site.home.vault, site.home.environment | {"DESKHAND_FIRST_DAYS": "0"})
+    )
     mail = site.gmail.account.deliver(question(1))
     other = site.gmail.account.deliver(question(2))
     put(office, "by id.md", message_id=mail.id)
@@ -283,5 +373,7 @@ def test_on_gmail_a_note_leads_to_its_mail_by_id_or_header_and_an_outage_is_no_a
     assert office.files("Drafts") == []
     site.gmail.chance = lambda _: None
     office.passes(2)
-    answered = {office.properties(file)["reply_to_message_id"] for file in office.files("Drafts")}
+    answered = {
+        office.properties(file)["reply_to_message_id"] for file in office.files("Drafts")
+    }
     assert answered == {mail.id, other.id, None}

@@ -38,7 +38,11 @@ def until(true: Callable[[], object], seconds: float = 60) -> float:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def shared(request: pytest.FixtureRequest, office: Office) -> Office:
-    more = {"DESKHAND_MAX_SENDS": "1000", "DESKHAND_LEASE_SECONDS": "2", "MCP_LOG_LEVEL": "ERROR"}
+    more = {
+        "DESKHAND_MAX_SENDS": "1000",
+        "DESKHAND_LEASE_SECONDS": "2",
+        "MCP_LOG_LEVEL": "ERROR",
+    }
     if request.param == "postgresql":
         more["DESKHAND_DATABASE_URL"] = new_database(request.getfixturevalue("postgresql"))
     return office.with_variables(**more)
@@ -70,10 +74,16 @@ def test_killed_workers_lose_nothing_and_do_nothing_twice(shared: Office) -> Non
     shared.once()
 
     sent = [mail.subject for mail in shared.mails("in:sent")]
-    assert len(sent) == len(set(sent)) == number, shared.home.command("status", "--json").stdout
+    assert len(sent) == len(set(sent)) == number, shared.home.command(
+        "status", "--json"
+    ).stdout
     done = [shared.properties(file) for file in shared.files("Done")]
     assert sum(each["type"] == "email" for each in done) == number
-    assert [shared.files(folder) for folder in ("Needs_Action", "Drafts", "Approved")] == [[], [], []]
+    assert [shared.files(folder) for folder in ("Needs_Action", "Drafts", "Approved")] == [
+        [],
+        [],
+        [],
+    ]
 
 
 @requirement("orchestrator:failure")
@@ -90,7 +100,9 @@ def test_a_gmail_server_killed_during_a_send_sends_nothing_twice_and_nothing_is_
         entered.set()
         return Slow(60, until=go_on)
 
-    office = Office(Home(site.home.vault, site.home.environment | {"DESKHAND_POLL_SECONDS": "1"}))
+    office = Office(
+        Home(site.home.vault, site.home.environment | {"DESKHAND_POLL_SECONDS": "1"})
+    )
     site.gmail.account.deliver(question())
     office.once()
     draft = office.move(office.only("Drafts"), "Approved")
@@ -112,7 +124,11 @@ def test_a_gmail_server_killed_during_a_send_sends_nothing_twice_and_nothing_is_
 
     desk = office.desk()
     moment = round(LEASE.total_seconds() * 1000)
-    desk.store.write_sync(lambda tx: tx.execute("UPDATE requests SET lease = lease - ?, due = due - ?", moment, moment))
+    desk.store.write_sync(
+        lambda tx: tx.execute(
+            "UPDATE requests SET lease = lease - ?, due = due - ?", moment, moment
+        )
+    )
     desk.close()
     office.once()
     assert len(site.gmail.delivered) == 1
@@ -120,7 +136,9 @@ def test_a_gmail_server_killed_during_a_send_sends_nothing_twice_and_nothing_is_
 
 
 @requirement("orchestrator:crash")
-def test_a_draft_that_is_answered_before_its_mail_is_filed_counts_as_answered_afterwards(site: Site) -> None:
+def test_a_draft_that_is_answered_before_its_mail_is_filed_counts_as_answered_afterwards(
+    site: Site,
+) -> None:
     office = Office(Home(site.home.vault, site.home.environment))
     site.gmail.account.deliver(question())
     site.gmail.chance = lambda name: Status(503) if name == "messages.modify" else None
@@ -148,7 +166,9 @@ def _server_of(pid: int) -> int:
 
 @requirement("orchestrator:doorbell")
 @requirement("orchestrator:drains")
-def test_a_mail_that_arrives_has_its_note_at_once_and_sigterm_drains(office: Office) -> None:
+def test_a_mail_that_arrives_has_its_note_at_once_and_sigterm_drains(
+    office: Office,
+) -> None:
     worker = office.start(MCP_LOG_LEVEL="WARNING")
     until((office.vault / "Dashboard.md").exists)
     office.receive(question())
@@ -181,7 +201,9 @@ def _state(office: Office) -> dict[str, str]:
 
 
 @requirement("orchestrator:status")
-def test_status_and_the_dashboard_show_counts_what_waits_and_no_live_links_of_strangers(office: Office) -> None:
+def test_status_and_the_dashboard_show_counts_what_waits_and_no_live_links_of_strangers(
+    office: Office,
+) -> None:
     office.receive(question(), letter(subject="Hm [[Approved/x]]", message_id="<h@x>"))
     office.passes()
 
@@ -219,8 +241,13 @@ def _thousand(office: Office) -> None:
     async def propose() -> list[Outcome]:
         desk = office.desk()
         try:
-            asked = [SendEmail(to=f"p{n}@example.org", subject=f"Request {n}", body="Hello.") for n in range(1000)]
-            return await asyncio.gather(*(desk.gate.propose(each, "test") for each in asked))
+            asked = [
+                SendEmail(to=f"p{n}@example.org", subject=f"Request {n}", body="Hello.")
+                for n in range(1000)
+            ]
+            return await asyncio.gather(
+                *(desk.gate.propose(each, "test") for each in asked)
+            )
         finally:
             await desk.close_mailbox()
             desk.close()
@@ -237,7 +264,9 @@ def _cpu(pid: int) -> float:
 
 @requirement("orchestrator:rules")
 @requirement("orchestrator:pending-notes")
-def test_while_the_rules_have_errors_mails_wait_and_what_is_approved_leaves(office: Office) -> None:
+def test_while_the_rules_have_errors_mails_wait_and_what_is_approved_leaves(
+    office: Office,
+) -> None:
     office.receive(question(1))
     office.passes()
     rules = office.home.path / "rules.toml"
@@ -255,10 +284,14 @@ def test_while_the_rules_have_errors_mails_wait_and_what_is_approved_leaves(offi
     assert "I have new rules." in office.only("Drafts").read_text()
 
     incomplete = office.vault / "Needs_Action" / "other.md"
-    incomplete.write_text("---\nstatus: pending\nfrom: bob@example.org\nsubject: A question\n---\n")
+    incomplete.write_text(
+        "---\nstatus: pending\nfrom: bob@example.org\nsubject: A question\n---\n"
+    )
     until(lambda: "other.md: it has no message_id" in _dashboard(office))
     with incomplete.open("w") as file:
-        file.write("---\nstatus: pending\nfrom: bob@example.org\nsubject: A question\nmessage_id: m9\n---\n")
+        file.write(
+            "---\nstatus: pending\nfrom: bob@example.org\nsubject: A question\nmessage_id: m9\n---\n"
+        )
     took = until(lambda: len(office.files("Drafts")) == 2)
     ended(worker, signal.SIGTERM)
     assert worker.returncode == 0

@@ -24,7 +24,12 @@ def read(file: Path) -> Any:
 
 @requirement("orchestrator:state-file")
 def test_keys_of_others_stay_whatever_they_are_called(office: Office, state: Path) -> None:
-    theirs = {"processed_ids": ["18d5"], "last_check": "theirs", "nested": {"a": [1, None]}, "text": "\ud800 ü"}
+    theirs = {
+        "processed_ids": ["18d5"],
+        "last_check": "theirs",
+        "nested": {"a": [1, None]},
+        "text": "\ud800 ü",
+    }
     state.write_text(json.dumps(theirs))
     office.passes(2)
     found = read(state)
@@ -39,8 +44,17 @@ def test_keys_of_others_stay_whatever_they_are_called(office: Office, state: Pat
 
 
 @requirement("orchestrator:state-file")
-def test_the_desks_own_keys_do_not_outlive_what_they_say(office: Office, state: Path) -> None:
-    former = {"last_check": "2026", "mail": "local", "cursor": "1", "model": "none", "mailbox": "ok", "vault": "gone"}
+def test_the_desks_own_keys_do_not_outlive_what_they_say(
+    office: Office, state: Path
+) -> None:
+    former = {
+        "last_check": "2026",
+        "mail": "local",
+        "cursor": "1",
+        "model": "none",
+        "mailbox": "ok",
+        "vault": "gone",
+    }
     state.write_text(json.dumps(former))
     office.passes()
     found = read(state)
@@ -48,8 +62,12 @@ def test_the_desks_own_keys_do_not_outlive_what_they_say(office: Office, state: 
 
 
 @requirement("orchestrator:state-file")
-@pytest.mark.parametrize("data", [b"{half", b"[1, 2]", b"\xff\xfe", b"[" * 100_000, b'{"a": 1}}', b"7" * 5000])
-def test_what_is_no_state_is_put_aside_and_named(office: Office, state: Path, data: bytes) -> None:
+@pytest.mark.parametrize(
+    "data", [b"{half", b"[1, 2]", b"\xff\xfe", b"[" * 100_000, b'{"a": 1}}', b"7" * 5000]
+)
+def test_what_is_no_state_is_put_aside_and_named(
+    office: Office, state: Path, data: bytes
+) -> None:
     state.write_bytes(data)
     office.passes(2)
     assert read(state)["mailbox"] == "ok"
@@ -67,7 +85,9 @@ def test_an_empty_file_is_simply_filled(office: Office, state: Path) -> None:
 
 
 @requirement("orchestrator:state-file")
-def test_when_the_last_mail_came_stays_however_often_nothing_came_since(office: Office, state: Path) -> None:
+def test_when_the_last_mail_came_stays_however_often_nothing_came_since(
+    office: Office, state: Path
+) -> None:
     office.receive(letter())
     office.passes()
     came = read(state)["last_mail"]

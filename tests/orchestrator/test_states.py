@@ -13,18 +13,28 @@ from tests.requirements import requirement
 
 @requirement("orchestrator:states")
 @requirement("orchestrator:watcher")
-def test_a_question_is_drafted_approved_sent_in_its_thread_and_both_notes_are_done(office: Office) -> None:
+def test_a_question_is_drafted_approved_sent_in_its_thread_and_both_notes_are_done(
+    office: Office,
+) -> None:
     office.receive(question(attachment="plan.pdf"))
     office.once()
 
     note, draft = office.only("Needs_Action"), office.only("Drafts")
     found = office.properties(note)
-    assert (found["status"], found["decision"], found["decided_by"]) == ("drafted", "draft_reply", "rule:questions")
+    assert (found["status"], found["decision"], found["decided_by"]) == (
+        "drafted",
+        "draft_reply",
+        "rule:questions",
+    )
     assert found["draft_path"] == f"Drafts/{draft.name}"
     assert found["attachments"] == ["plan.pdf"]
     assert "```text\nHow are you?\n" in note.read_text()
     asked = office.properties(draft)
-    assert (asked["type"], asked["status"], asked["to"]) == ("email_draft", "pending_approval", "ann@example.org")
+    assert (asked["type"], asked["status"], asked["to"]) == (
+        "email_draft",
+        "pending_approval",
+        "ann@example.org",
+    )
     assert (asked["subject"], asked["drafted_by"]) == ("Re: A question 0", "rule:questions")
     (mail,) = office.mails("label:AI_PROCESSED")
     assert asked["reply_to_message_id"] == mail.id == found["message_id"]
@@ -35,19 +45,35 @@ def test_a_question_is_drafted_approved_sent_in_its_thread_and_both_notes_are_do
     office.move(draft, "Approved")
     office.once()
     (sent,) = office.mails("in:sent")
-    assert (sent.to, sent.subject, sent.thread_id) == ("ann@example.org", "Re: A question 0", mail.thread_id)
+    assert (sent.to, sent.subject, sent.thread_id) == (
+        "ann@example.org",
+        "Re: A question 0",
+        mail.thread_id,
+    )
     done = {file.name: office.properties(file) for file in office.files("Done")}
     assert (done[draft.name]["status"], done[draft.name]["message_id"]) == ("done", sent.id)
-    assert (done[note.name]["status"], done[note.name]["reply_message_id"]) == ("done", sent.id)
-    assert (done[note.name]["message_id"], done[note.name]["attachments"]) == (mail.id, ["plan.pdf"])
-    assert [office.files(folder) for folder in ("Needs_Action", "Drafts", "Approved")] == [[], [], []]
+    assert (done[note.name]["status"], done[note.name]["reply_message_id"]) == (
+        "done",
+        sent.id,
+    )
+    assert (done[note.name]["message_id"], done[note.name]["attachments"]) == (
+        mail.id,
+        ["plan.pdf"],
+    )
+    assert [office.files(folder) for folder in ("Needs_Action", "Drafts", "Approved")] == [
+        [],
+        [],
+        [],
+    ]
 
     office.once()
     assert len(office.mails("in:sent")) == 1
 
 
 @requirement("orchestrator:states")
-def test_archive_urgent_delegate_and_needs_info_go_where_the_seed_draws_them(office: Office) -> None:
+def test_archive_urgent_delegate_and_needs_info_go_where_the_seed_draws_them(
+    office: Office,
+) -> None:
     newsletter = letter(subject="News", message_id="<n@x>").replace(
         b"\r\nTo:", b"\r\nList-Id: <news.example>\r\nTo:", 1
     )
@@ -63,9 +89,15 @@ def test_archive_urgent_delegate_and_needs_info_go_where_the_seed_draws_them(off
     assert (archived["subject"], archived["status"]) == ("News", "done")
     urgent = office.properties(office.only("Drafts"))
     assert (urgent["status"], urgent["priority"]) == ("pending_approval", "urgent")
-    notes = {office.properties(file)["subject"]: file for file in office.files("Needs_Action")}
+    notes = {
+        office.properties(file)["subject"]: file for file in office.files("Needs_Action")
+    }
     states = {subject: office.properties(file)["status"] for subject, file in notes.items()}
-    assert states == {"Alarm!": "drafted", "This is for Bob": "pending_approval", "Hm": "needs_info"}
+    assert states == {
+        "Alarm!": "drafted",
+        "This is for Bob": "pending_approval",
+        "Hm": "needs_info",
+    }
     assert office.properties(notes["This is for Bob"])["delegation_target"] == "Bob"
     assert "## Delegation" in office.body(notes["This is for Bob"])
     assert "How are you?" in office.body(notes["This is for Bob"])
@@ -74,7 +106,9 @@ def test_archive_urgent_delegate_and_needs_info_go_where_the_seed_draws_them(off
 
 
 @requirement("orchestrator:edited")
-def test_an_edited_draft_is_sent_as_edited_and_the_edit_is_shown_and_remembered(office: Office) -> None:
+def test_an_edited_draft_is_sent_as_edited_and_the_edit_is_shown_and_remembered(
+    office: Office,
+) -> None:
     office.receive(question())
     office.once()
     draft = office.only("Drafts")
@@ -95,7 +129,9 @@ def test_an_edited_draft_is_sent_as_edited_and_the_edit_is_shown_and_remembered(
 
 
 @requirement("orchestrator:rejected")
-def test_a_rejected_draft_is_not_sent_and_the_next_decision_heeds_it(office: Office) -> None:
+def test_a_rejected_draft_is_not_sent_and_the_next_decision_heeds_it(
+    office: Office,
+) -> None:
     office.receive(question(1))
     office.once()
     name = office.properties(office.only("Drafts"))["draft_id"]
@@ -117,10 +153,16 @@ def test_a_draft_that_the_person_moves_says_where_it_stands(office: Office) -> N
     office.receive(question())
     office.passes()
     rejected = office.move(office.only("Drafts"), "Rejected")
-    rejected.write_text(rejected.read_text().replace("status:", "mine: kept\nlast_error: old\nstatus:"))
+    rejected.write_text(
+        rejected.read_text().replace("status:", "mine: kept\nlast_error: old\nstatus:")
+    )
     office.passes()
     found = office.properties(rejected)
-    assert (found["status"], found["mine"], "last_error" in found) == ("rejected", "kept", False)
+    assert (found["status"], found["mine"], "last_error" in found) == (
+        "rejected",
+        "kept",
+        False,
+    )
 
     office.move(rejected, "Drafts")
     office.passes()
@@ -133,7 +175,9 @@ def test_a_draft_that_the_person_moves_says_where_it_stands(office: Office) -> N
 
 @requirement("orchestrator:states")
 @pytest.mark.parametrize("way", ["vault", "terminal", "the person's own line"])
-def test_what_was_sent_says_when_it_was_approved_whichever_door_approved_it(office: Office, way: str) -> None:
+def test_what_was_sent_says_when_it_was_approved_whichever_door_approved_it(
+    office: Office, way: str
+) -> None:
     office.receive(question())
     office.passes()
     draft = office.only("Drafts")
@@ -143,7 +187,11 @@ def test_what_was_sent_says_when_it_was_approved_whichever_door_approved_it(offi
     else:
         moved = office.move(draft, "Approved")
     if way == "the person's own line":
-        moved.write_text(moved.read_text().replace("status:", "approved_at: 2026-02-14T09:00:00Z\nstatus:"))
+        moved.write_text(
+            moved.read_text().replace(
+                "status:", "approved_at: 2026-02-14T09:00:00Z\nstatus:"
+            )
+        )
     office.once()
     desk = office.desk()
     row = desk.store.write_sync(ledger.find, name)
@@ -151,18 +199,26 @@ def test_what_was_sent_says_when_it_was_approved_whichever_door_approved_it(offi
     assert row is not None
     assert row.decided is not None
     said = office.properties(office.vault / "Done" / draft.name)["approved_at"]
-    assert said == (clock.iso(row.decided) if way != "the person's own line" else "2026-02-14T09:00:00Z")
+    assert said == (
+        clock.iso(row.decided) if way != "the person's own line" else "2026-02-14T09:00:00Z"
+    )
 
 
 @requirement("orchestrator:dev-mode")
-def test_under_dev_mode_a_draft_stays_in_approved_and_the_log_says_so_once(office: Office) -> None:
+def test_under_dev_mode_a_draft_stays_in_approved_and_the_log_says_so_once(
+    office: Office,
+) -> None:
     office.receive(question())
     office.once()
     office.move(office.only("Drafts"), "Approved")
 
     office.once(DEV_MODE="true")
     office.once(DEV_MODE="true")
-    lines = [line for line in office.home.command("log", "--json").stdout.splitlines() if '"dev_mode"' in line]
+    lines = [
+        line
+        for line in office.home.command("log", "--json").stdout.splitlines()
+        if '"dev_mode"' in line
+    ]
     assert len(lines) == 1
     assert len(office.files("Approved")) == 1
     assert office.mails("in:sent") == []
@@ -172,7 +228,9 @@ def test_under_dev_mode_a_draft_stays_in_approved_and_the_log_says_so_once(offic
 
 
 @requirement("orchestrator:failure")
-def test_a_server_that_cannot_be_started_leaves_the_draft_in_approved_with_the_reason(office: Office) -> None:
+def test_a_server_that_cannot_be_started_leaves_the_draft_in_approved_with_the_reason(
+    office: Office,
+) -> None:
     office.receive(question())
     office.once()
     draft = office.move(office.only("Drafts"), "Approved")
@@ -195,7 +253,10 @@ def test_a_server_that_cannot_be_started_leaves_the_draft_in_approved_with_the_r
         file.mkdir()
     office.once()
     marked = office.properties(draft)
-    assert (marked["last_error"].partition(":")[0], marked["attempts"]) == ("send_failed", 2)
+    assert (marked["last_error"].partition(":")[0], marked["attempts"]) == (
+        "send_failed",
+        2,
+    )
     assert office.status()["errors"][0]["attempts"] == 2
     for file in blocked:
         file.rmdir()
@@ -207,7 +268,9 @@ def test_a_server_that_cannot_be_started_leaves_the_draft_in_approved_with_the_r
 
 
 @requirement("orchestrator:sealed")
-def test_with_sealed_approvals_only_the_command_line_releases_a_draft(office: Office) -> None:
+def test_with_sealed_approvals_only_the_command_line_releases_a_draft(
+    office: Office,
+) -> None:
     sealed = office.with_variables(DESKHAND_APPROVALS="sealed")
     sealed.receive(question())
     sealed.once()
@@ -225,12 +288,16 @@ def test_with_sealed_approvals_only_the_command_line_releases_a_draft(office: Of
 
 
 @requirement("orchestrator:watcher")
-def test_first_comes_recent_unread_mail_then_whatever_arrives_whatever_its_date_says(office: Office) -> None:
+def test_first_comes_recent_unread_mail_then_whatever_arrives_whatever_its_date_says(
+    office: Office,
+) -> None:
     office.receive(question(1))
     office.receive(question(2), seen=True)
     office.receive(question(3).replace(b"2026", b"2019"))
     office.once(DESKHAND_FIRST_DAYS="365")
-    assert [office.properties(file)["subject"] for file in office.files("Needs_Action")] == ["A question 1"]
+    assert [
+        office.properties(file)["subject"] for file in office.files("Needs_Action")
+    ] == ["A question 1"]
 
     office.receive(question(4).replace(b"2026", b"2019"))
     office.receive(question(5), seen=True)
@@ -240,14 +307,19 @@ def test_first_comes_recent_unread_mail_then_whatever_arrives_whatever_its_date_
 
 
 @requirement("orchestrator:sealed-requests")
-def test_a_sealed_request_that_the_person_approved_leaves_without_another_call(office: Office) -> None:
+def test_a_sealed_request_that_the_person_approved_leaves_without_another_call(
+    office: Office,
+) -> None:
     import asyncio
 
     from deskhand.gate.actions import SendEmail
 
     async def ask() -> None:
         desk = office.desk()
-        await desk.gate.propose(SendEmail(to="ann@example.org", subject="Hello", body="It is me.\n"), "email_mcp")
+        await desk.gate.propose(
+            SendEmail(to="ann@example.org", subject="Hello", body="It is me.\n"),
+            "email_mcp",
+        )
         await desk.close_mailbox()
         desk.close()
 
@@ -263,11 +335,15 @@ def test_a_sealed_request_that_the_person_approved_leaves_without_another_call(o
 
 
 @requirement("orchestrator:failure")
-def test_a_note_that_cannot_be_written_keeps_no_other_answer_from_being_told(office: Office) -> None:
+def test_a_note_that_cannot_be_written_keeps_no_other_answer_from_being_told(
+    office: Office,
+) -> None:
     for number in range(2):
         office.receive(question(number))
         office.passes()
-    (strange,) = [file for file in office.files("Needs_Action") if "question-0" in file.name]
+    (strange,) = [
+        file for file in office.files("Needs_Action") if "question-0" in file.name
+    ]
     strange.rename(office.vault / "elsewhere.md")
     strange.symlink_to(office.vault / "elsewhere.md")
     for draft in office.files("Drafts"):
@@ -278,14 +354,22 @@ def test_a_note_that_cannot_be_written_keeps_no_other_answer_from_being_told(off
 
 
 def test_a_desk_that_cannot_work_at_all_ends_with_one(office: Office) -> None:
-    (office.home.path / "rules.toml").write_text("[[rule]]\nname = 'everything'\ndecision = 'archive'\n")
+    (office.home.path / "rules.toml").write_text(
+        "[[rule]]\nname = 'everything'\ndecision = 'archive'\n"
+    )
     done = office.home.command("orchestrate", "--once")
-    assert (done.returncode, "rules.toml" in done.stderr, "Traceback" in done.stderr) == (1, True, False)
+    assert (done.returncode, "rules.toml" in done.stderr, "Traceback" in done.stderr) == (
+        1,
+        True,
+        False,
+    )
 
 
 @requirement("orchestrator:failure")
 @pytest.mark.parametrize("folder", ["Needs_Action", "Drafts", "Logs"])
-def test_one_folder_that_is_none_keeps_no_other_work_from_being_done(office: Office, folder: str) -> None:
+def test_one_folder_that_is_none_keeps_no_other_work_from_being_done(
+    office: Office, folder: str
+) -> None:
     (office.vault / folder).write_text("a file")
     office.receive(question())
     done = office.home.command("orchestrate", "--once")

@@ -17,7 +17,9 @@ from tests.requirements import requirement
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGING = ROOT / "packaging"
-TOOL = ROOT / ".judges" / "node_modules" / "@anthropic-ai" / "mcpb" / "dist" / "cli" / "cli.js"
+TOOL = (
+    ROOT / ".judges" / "node_modules" / "@anthropic-ai" / "mcpb" / "dist" / "cli" / "cli.js"
+)
 VARIABLES = {option.variable for option in OPTIONS.values()}
 
 
@@ -52,7 +54,10 @@ def test_the_bundle_is_packed_by_its_own_tool_and_its_sources_run(tmp_path: Path
     assert not list((tmp_path / "unpacked").rglob("__pycache__"))
     done = subprocess.run(
         [sys.executable, "-m", "deskhand", "--version"],
-        env={"PYTHONPATH": str(tmp_path / "unpacked" / "src"), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={
+            "PYTHONPATH": str(tmp_path / "unpacked" / "src"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
         capture_output=True,
         text=True,
         check=True,
@@ -63,7 +68,10 @@ def test_the_bundle_is_packed_by_its_own_tool_and_its_sources_run(tmp_path: Path
 @requirement("packaging:agree")
 def test_the_packages_name_this_version_and_variables_that_exist() -> None:
     manifest, entry = said("mcpb", "manifest.json"), said("server.json")
-    plugin, servers = said("claude-code", ".claude-plugin", "plugin.json"), said("claude-code", ".mcp.json")
+    plugin, servers = (
+        said("claude-code", ".claude-plugin", "plugin.json"),
+        said("claude-code", ".mcp.json"),
+    )
     (package,) = entry["packages"]
 
     assert {each["version"] for each in (manifest, entry, package, plugin)} == {__version__}
@@ -81,7 +89,10 @@ def test_the_packages_name_this_version_and_variables_that_exist() -> None:
 @requirement("packaging:agree")
 def test_the_commands_of_the_packages_are_commands() -> None:
     manifest, (package,) = said("mcpb", "manifest.json"), said("server.json")["packages"]
-    config, plugin = manifest["server"]["mcp_config"], said("claude-code", ".mcp.json")["mcpServers"]["deskhand"]
+    config, plugin = (
+        manifest["server"]["mcp_config"],
+        said("claude-code", ".mcp.json")["mcpServers"]["deskhand"],
+    )
 
     commands = [
         config["args"][config["args"].index("deskhand") + 1 :],

@@ -24,8 +24,13 @@ def everything(*folders: Path) -> dict[str, str]:
 
 
 @requirement("install:downgrade")
-@pytest.mark.parametrize("command", [["up", "--no-browser", "--port", "0"], ["mcp", "desk"], ["orchestrate", "--once"]])
-def test_an_older_deskhand_refuses_a_newer_desk_and_touches_nothing(command: list[str], home: Home) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [["up", "--no-browser", "--port", "0"], ["mcp", "desk"], ["orchestrate", "--once"]],
+)
+def test_an_older_deskhand_refuses_a_newer_desk_and_touches_nothing(
+    command: list[str], home: Home
+) -> None:
     file = home.path / "desk.db"
     open_store(f"sqlite:///{file}").close()
     with closing(sqlite3.connect(file)) as newer, newer:

@@ -31,7 +31,14 @@ def run_build(root: Path, folder: Path) -> None:
     """As somebody whose new files nobody else may read, and in another time zone."""
     environment = os.environ | {"TZ": "Asia/Tokyo"}
     command = [sys.executable, str(root / "packaging" / "build.py"), str(folder)]
-    subprocess.run(command, env=environment, umask=0o077, check=True, stdout=subprocess.DEVNULL, timeout=100)
+    subprocess.run(
+        command,
+        env=environment,
+        umask=0o077,
+        check=True,
+        stdout=subprocess.DEVNULL,
+        timeout=100,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +57,9 @@ def unpacked(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @requirement("install:same-bytes")
-def test_the_sdist_builds_the_same_wheel_the_same_sdist_and_the_same_bill(built: Path, tmp_path: Path) -> None:
+def test_the_sdist_builds_the_same_wheel_the_same_sdist_and_the_same_bill(
+    built: Path, tmp_path: Path
+) -> None:
     with tarfile.open(built / SDIST) as sdist:
         sdist.extractall(tmp_path, filter="data")
     run_build(tmp_path / f"deskhand-{__version__}", tmp_path / "again")
@@ -67,8 +76,12 @@ def test_the_wheel_has_every_file_of_the_sources_and_no_other(unpacked: Path) ->
         return {str(each) for each in found if "__pycache__" not in each.parts}
 
     described = {each for each in files(unpacked) if ".dist-info/" in each}
-    assert files(unpacked) - described == {each for each in files(SOURCES) if each.startswith("deskhand/")}
-    assert {"METADATA", "RECORD", "WHEEL", "entry_points.txt"} < {Path(each).name for each in described}
+    assert files(unpacked) - described == {
+        each for each in files(SOURCES) if each.startswith("deskhand/")
+    }
+    assert {"METADATA", "RECORD", "WHEEL", "entry_points.txt"} < {
+        Path(each).name for each in described
+    }
     assert any(each.endswith("licenses/LICENSE") for each in described)
 
 
@@ -76,16 +89,27 @@ def test_the_wheel_has_every_file_of_the_sources_and_no_other(unpacked: Path) ->
 def test_the_wheel_brings_both_commands_and_declares_its_extras(unpacked: Path) -> None:
     (described,) = unpacked.glob("*.dist-info")
     said = Parser().parsestr((described / "METADATA").read_text())
-    commands = re.findall(r"^(\w+) = ", (described / "entry_points.txt").read_text(), re.MULTILINE)
-    assert (said["Name"], said["Version"], said["Requires-Python"]) == ("deskhand", __version__, ">=3.11")
+    commands = re.findall(
+        r"^(\w+) = ", (described / "entry_points.txt").read_text(), re.MULTILINE
+    )
+    assert (said["Name"], said["Version"], said["Requires-Python"]) == (
+        "deskhand",
+        __version__,
+        ">=3.11",
+    )
     assert sorted(commands) == ["agentmail", "deskhand"]
     assert sorted(said.get_all("Provides-Extra") or []) == list(EXTRAS)
 
     program = "import deskhand; print(deskhand.__file__); from deskhand.__main__ import main; main()"
     command = [sys.executable, "-c", program, "--version"]
     environment = os.environ | {"PYTHONPATH": str(unpacked)}
-    ran = subprocess.run(command, env=environment, cwd=unpacked, capture_output=True, text=True, check=True)
-    assert ran.stdout.splitlines() == [str(unpacked / "deskhand" / "__init__.py"), f"deskhand {__version__}"]
+    ran = subprocess.run(
+        command, env=environment, cwd=unpacked, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.splitlines() == [
+        str(unpacked / "deskhand" / "__init__.py"),
+        f"deskhand {__version__}",
+    ]
 
 
 def imported(file: Path) -> Iterator[str]:
@@ -101,9 +125,15 @@ def imported(file: Path) -> Iterator[str]:
 def test_whatever_the_wheel_imports_is_installed_with_it_or_with_an_extra() -> None:
     brought = {name for lock in ("desk", *EXTRAS) for name, _, _ in locked(lock)}
     owners = packages_distributions()
-    used = {name.partition(".")[0] for file in SOURCES.rglob("*.py") for name in imported(file)}
+    used = {
+        name.partition(".")[0] for file in SOURCES.rglob("*.py") for name in imported(file)
+    }
     foreign = used - sys.stdlib_module_names - {"deskhand"}
-    missing = [each for each in foreign if not brought & {normal(owner) for owner in owners.get(each, [])}]
+    missing = [
+        each
+        for each in foreign
+        if not brought & {normal(owner) for owner in owners.get(each, [])}
+    ]
     assert len(foreign) > 15
     assert missing == []
 
@@ -111,8 +141,13 @@ def test_whatever_the_wheel_imports_is_installed_with_it_or_with_an_extra() -> N
 def locked(lock: str) -> list[tuple[str, str, set[str]]]:
     """Name, version and hashes of each package in a lock."""
     text = (ROOT / "locks" / f"{lock}.lock").read_text()
-    found = re.findall(r"^([\w.-]+)==([^\s;]+)([^\n]*(?:\n\s+--hash=\S+[^\n]*)*)", text, re.MULTILINE)
-    return [(name, version, set(re.findall(r"sha256:(\w+)", rest))) for name, version, rest in found]
+    found = re.findall(
+        r"^([\w.-]+)==([^\s;]+)([^\n]*(?:\n\s+--hash=\S+[^\n]*)*)", text, re.MULTILINE
+    )
+    return [
+        (name, version, set(re.findall(r"sha256:(\w+)", rest)))
+        for name, version, rest in found
+    ]
 
 
 def normal(name: str) -> str:
@@ -120,7 +155,9 @@ def normal(name: str) -> str:
 
 
 @requirement("install:bill")
-def test_the_bill_names_each_locked_package_with_version_licence_and_hashes(built: Path) -> None:
+def test_the_bill_names_each_locked_package_with_version_licence_and_hashes(
+    built: Path,
+) -> None:
     bill = json.loads((built / BILL).read_text())
     named = {
         (each["name"], each["version"]): {digest["content"] for digest in each["hashes"]}
@@ -128,12 +165,17 @@ def test_the_bill_names_each_locked_package_with_version_licence_and_hashes(buil
         if each["purl"].startswith("pkg:pypi/")
     }
     locks = [each.stem for each in (ROOT / "locks").glob("*.lock")]
-    assert named == {(name, version): hashes for lock in locks for name, version, hashes in locked(lock)}
+    assert named == {
+        (name, version): hashes for lock in locks for name, version, hashes in locked(lock)
+    }
     assert all(hashes for hashes in named.values())
     assert all(each["licenses"][0]["expression"] for each in bill["components"])
     (direct,) = bill["dependencies"]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    asked = [*project["dependencies"], *(each for some in project["optional-dependencies"].values() for each in some)]
+    asked = [
+        *project["dependencies"],
+        *(each for some in project["optional-dependencies"].values() for each in some),
+    ]
     assert len(direct["dependsOn"]) == len(asked)
 
 

@@ -27,7 +27,9 @@ del socket.AF_UNIX
 
 def run_on_windows(program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-c", ON_WINDOWS + program, *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 @requirement("install:windows")
@@ -39,15 +41,21 @@ def test_deskhand_says_on_windows_where_it_runs(command: list[str]) -> None:
 
 @requirement("install:windows")
 def test_what_can_work_on_windows_works() -> None:
-    version = run_on_windows("from deskhand.__main__ import main; sys.exit(main())", "--version")
+    version = run_on_windows(
+        "from deskhand.__main__ import main; sys.exit(main())", "--version"
+    )
     assert (version.returncode, version.stdout) == (0, f"deskhand {__version__}\n")
-    helped = run_on_windows("from deskhand.agentmail import main; sys.exit(main())", "--help")
+    helped = run_on_windows(
+        "from deskhand.agentmail import main; sys.exit(main())", "--help"
+    )
     assert (helped.returncode, helped.stderr[:10]) == (0, "agentmail ")
 
 
 @requirement("install:windows")
 def test_agentmail_and_the_clone_say_it_too() -> None:
-    mail = run_on_windows("from deskhand.agentmail import main; sys.exit(main())", "send", "ann", "hello")
+    mail = run_on_windows(
+        "from deskhand.agentmail import main; sys.exit(main())", "send", "ann", "hello"
+    )
     assert (mail.returncode, mail.stderr) == (1, NO_WINDOWS)
     clone = run_on_windows("import run; sys.exit(run.main(sys.argv[1:]))", "up")
     assert clone.returncode == 1

@@ -50,7 +50,9 @@ class Asked:
             "tool_use_id": f"toolu_{number}",
         } | changes
 
-    def start_hook(self, given: object, *options: str, **variables: str) -> "subprocess.Popen[str]":
+    def start_hook(
+        self, given: object, *options: str, **variables: str
+    ) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
             [warm_python(), "-m", "deskhand", "claude-hook", *options],
             env=self.environment | variables,
@@ -101,9 +103,15 @@ def read(process: "subprocess.Popen[str]") -> Any:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     place = tmp_path_factory.mktemp("person")
     (place / "vault").mkdir()
-    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "COVERAGE_PROCESS_CONFIG") if name in os.environ}
+    inherited = {
+        name: os.environ[name]
+        for name in ("PATH", "HOME", "COVERAGE_PROCESS_CONFIG")
+        if name in os.environ
+    }
     paths = {"DESKHAND_HOME": str(place / "home"), "VAULT_PATH": str(place / "vault")}
-    found = start(place, inherited | paths | {"DESKHAND_ADDRESS": "me@example.org"}, "--port", "0")
+    found = start(
+        place, inherited | paths | {"DESKHAND_ADDRESS": "me@example.org"}, "--port", "0"
+    )
     yield found
     found.close()
 
@@ -121,23 +129,33 @@ async def test_a_command_waits_runs_after_the_yes_and_is_asked_anew(claude: Aske
     command = given["tool_input"]["command"]
     waiting = claude.start_hook(given)
     card = await claude.card(command)
-    assert (card.subject, card.asker) == (f"Run {command}", "Claude Code by its hook on this machine")
+    assert (card.subject, card.asker) == (
+        f"Run {command}",
+        "Claude Code by its hook on this machine",
+    )
     assert card.rows[0] == ("in the folder", "/srv/garden")
     await claude.approve(card)
 
     allowed = await anyio.to_thread.run_sync(read, waiting)
-    assert (allowed["permissionDecision"], allowed["updatedInput"]) == ("allow", given["tool_input"])
+    assert (allowed["permissionDecision"], allowed["updatedInput"]) == (
+        "allow",
+        given["tool_input"],
+    )
 
     again = await anyio.to_thread.run_sync(claude.hook, given)
     assert again["permissionDecision"] == "deny"
     anew = await claude.card(command)
     assert anew.id != card.id
-    assert f"{claude.running.address}/requests/{anew.id}" in again["permissionDecisionReason"]
+    assert (
+        f"{claude.running.address}/requests/{anew.id}" in again["permissionDecisionReason"]
+    )
     assert anew.risk.level == "low"
 
 
 @requirement("claude:once")
-async def test_a_yes_is_for_this_very_call_in_this_folder_and_session(claude: Asked) -> None:
+async def test_a_yes_is_for_this_very_call_in_this_folder_and_session(
+    claude: Asked,
+) -> None:
     given = claude.call(hook_event_name=PROMPT)
     told = await anyio.to_thread.run_sync(claude.hook, given)
     assert told["decision"]["behavior"] == "deny"
@@ -154,13 +172,19 @@ async def test_a_yes_is_for_this_very_call_in_this_folder_and_session(claude: As
     for other in others:
         refused = await anyio.to_thread.run_sync(claude.hook, given | other)
         assert refused["decision"]["behavior"] == "deny", other
-    passed = await anyio.to_thread.run_sync(claude.hook, given | {"tool_use_id": "toolu_other"})
+    passed = await anyio.to_thread.run_sync(
+        claude.hook, given | {"tool_use_id": "toolu_other"}
+    )
     assert passed["decision"] == {"behavior": "allow", "updatedInput": given["tool_input"]}
-    assert (await anyio.to_thread.run_sync(claude.hook, given))["decision"]["behavior"] == "deny"
+    assert (await anyio.to_thread.run_sync(claude.hook, given))["decision"][
+        "behavior"
+    ] == "deny"
 
 
 @requirement("claude:once")
-async def test_a_no_and_the_persons_words_reach_the_model_and_an_edit_what_is_run(claude: Asked) -> None:
+async def test_a_no_and_the_persons_words_reach_the_model_and_an_edit_what_is_run(
+    claude: Asked,
+) -> None:
     given = claude.call()
     waiting = claude.start_hook(given)
     card = await claude.card(given["tool_input"]["command"])
@@ -168,7 +192,9 @@ async def test_a_no_and_the_persons_words_reach_the_model_and_an_edit_what_is_ru
     refused = await anyio.to_thread.run_sync(read, waiting)
     assert refused["permissionDecision"] == "deny"
     assert "use the other folder" in refused["permissionDecisionReason"]
-    assert (await anyio.to_thread.run_sync(claude.hook, given))["permissionDecision"] == "deny"
+    assert (await anyio.to_thread.run_sync(claude.hook, given))[
+        "permissionDecision"
+    ] == "deny"
 
     given = claude.call()
     waiting = claude.start_hook(given)
@@ -181,7 +207,9 @@ async def test_a_no_and_the_persons_words_reach_the_model_and_an_edit_what_is_ru
 
 
 @requirement("claude:closed")
-async def test_where_nobody_can_be_asked_the_answer_is_no(claude: Asked, tmp_path: Path) -> None:
+async def test_where_nobody_can_be_asked_the_answer_is_no(
+    claude: Asked, tmp_path: Path
+) -> None:
     elsewhere = {"DESKHAND_HOME": str(tmp_path)}
     for event in (PRE, PROMPT):
         told = json.dumps(claude.hook(claude.call(hook_event_name=event), **elsewhere))
@@ -200,18 +228,29 @@ async def test_where_nobody_can_be_asked_the_answer_is_no(claude: Asked, tmp_pat
         _, errors = process.communicate(timeout=100)
         assert process.returncode == 2, wrong
         assert errors.startswith("Nothing was done")
-    odd: list[dict[str, Any]] = [{"tool_input": "ls"}, {"tool_input": None}, {"cwd": 7}, {"session_id": []}]
+    odd: list[dict[str, Any]] = [
+        {"tool_input": "ls"},
+        {"tool_input": None},
+        {"cwd": 7},
+        {"session_id": []},
+    ]
     for broken in [*odd, {"tool_name": ""}]:
         assert claude.hook(claude.call(**broken))["permissionDecision"] == "deny", broken
     lacking = claude.call()
     del lacking["session_id"]
     assert claude.hook(lacking)["permissionDecision"] == "deny"
     server = StdioServerParameters(
-        command=warm_python(), args=["-m", "deskhand", "mcp", "claude"], env=claude.environment | elsewhere
+        command=warm_python(),
+        args=["-m", "deskhand", "mcp", "claude"],
+        env=claude.environment | elsewhere,
     )
     async with Client(server) as client:
-        found = await client.call_tool("permission_prompt", {"tool_name": "Bash", "input": {"command": "ls"}})
-    assert json.loads(found.content[0].text)["message"].startswith("The desk is not running")
+        found = await client.call_tool(
+            "permission_prompt", {"tool_name": "Bash", "input": {"command": "ls"}}
+        )
+    assert json.loads(found.content[0].text)["message"].startswith(
+        "The desk is not running"
+    )
 
 
 @requirement("claude:closed")
@@ -236,16 +275,31 @@ async def test_the_permission_prompt_tool_asks_in_the_folder_and_session_of_its_
         env=claude.environment | {"CLAUDE_CODE_SESSION_ID": f"session {era}"},
         cwd=tmp_path,
     )
-    asked = {"tool_name": "Write", "input": {"file_path": str(file), "content": "one\n2\nthree\n"}, "tool_use_id": "1"}
+    asked = {
+        "tool_name": "Write",
+        "input": {"file_path": str(file), "content": "one\n2\nthree\n"},
+        "tool_use_id": "1",
+    }
     async with Client(server, mode=era) as client:
         first = await client.call_tool("permission_prompt", asked | {"wait": 0})
         found, _ = await claude.desk.waiting.cards(limit=200)
-        (card,) = [each for each in found if each.rows[0] == ("in the folder", str(tmp_path))]
+        (card,) = [
+            each for each in found if each.rows[0] == ("in the folder", str(tmp_path))
+        ]
         assert card.subject.startswith("Write /")
         (edit,) = card.edits
-        assert edit.difference.splitlines()[2:] == ["@@ -1,3 +1,3 @@", " one", "-two", "+2", " three"]
+        assert edit.difference.splitlines()[2:] == [
+            "@@ -1,3 +1,3 @@",
+            " one",
+            "-two",
+            "+2",
+            " three",
+        ]
         await claude.approve(card)
         second = await client.call_tool("permission_prompt", asked | {"tool_use_id": "2"})
     assert json.loads(first.content[0].text)["behavior"] == "deny"
-    assert json.loads(second.content[0].text) == {"behavior": "allow", "updatedInput": asked["input"]}
+    assert json.loads(second.content[0].text) == {
+        "behavior": "allow",
+        "updatedInput": asked["input"],
+    }
     assert (len(second.content), second.structured_content) == (1, None)

@@ -36,7 +36,9 @@ def crowd(address: str, says: bytes) -> Iterator[None]:
     with ExitStack() as opened:
         opened.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
         for _ in range(CROWD):
-            each = opened.enter_context(socket.create_connection((host, int(port)), timeout=20))
+            each = opened.enter_context(
+                socket.create_connection((host, int(port)), timeout=20)
+            )
             with suppress(ConnectionError):  # it has lost its place already
                 each.sendall(says)
         yield
@@ -50,18 +52,29 @@ async def test_under_heavy_requests_and_a_silent_crowd_health_answers_within_a_s
     own = home.environment | {"DESKHAND_ADDRESS": "me@example.com"}
     desk = Desk(load(own).settings)
     for number in range(2 * scale):
-        heavy = SendEmail(to=f"friend{number}@example.org", subject="Much", body="ä€𝄞\u200d" * 50_000)
+        heavy = SendEmail(
+            to=f"friend{number}@example.org", subject="Much", body="ä€𝄞\u200d" * 50_000
+        )
         await desk.gate.propose(heavy, "email_mcp")
     desk.close()
     up = start(tmp_path, own, "--port", "0")
     try:
         for says in SILENCES:
-            with crowd(up.address, says), httpx2.Client(base_url=up.address, timeout=60) as http:
+            with (
+                crowd(up.address, says),
+                httpx2.Client(base_url=up.address, timeout=60) as http,
+            ):
                 assert min(seconds_of_health(http) for _ in range(3)) < 1
                 assert http.get("/enter").status_code == 200
         # There is no proxy before a desk: nobody's header says by which scheme it was asked.
-        claimed = {"Origin": up.address, "X-Forwarded-Proto": "https", "X-Forwarded-For": "10.0.0.1"}
-        entry = httpx2.post(f"{up.address}/enter", headers=claimed, data={"password": "x"}, timeout=60)
+        claimed = {
+            "Origin": up.address,
+            "X-Forwarded-Proto": "https",
+            "X-Forwarded-For": "10.0.0.1",
+        }
+        entry = httpx2.post(
+            f"{up.address}/enter", headers=claimed, data={"password": "x"}, timeout=60
+        )
         assert entry.status_code == 401
     finally:
         up.close()

@@ -38,14 +38,18 @@ class Place:
 
     async def token(self, name: str, *scopes: str, user: str | None = None) -> str:
         now, given = self.desk.now(), scopes or tokens.EVERYTHING
-        return await self.desk.store.write(lambda tx: tokens.create(tx, name, now, user=user, scopes=given))
+        return await self.desk.store.write(
+            lambda tx: tokens.create(tx, name, now, user=user, scopes=given)
+        )
 
     def client(self, token: str, path: str = "/mcp", era: str = "2026-07-28") -> Any:
         return http_client(f"{self.address}{path}", token, era)
 
     def http(self, token: str | None = None, **headers: str) -> httpx2.AsyncClient:
         shown = {"Authorization": f"Bearer {token}"} if token else {}
-        return httpx2.AsyncClient(base_url=self.address, headers=shown | headers, timeout=60)
+        return httpx2.AsyncClient(
+            base_url=self.address, headers=shown | headers, timeout=60
+        )
 
     async def record(self) -> list[Entry]:
         return [entry for _, entry in await self.desk.store.read(entries)]
@@ -55,7 +59,13 @@ class Place:
 async def opened(tmp_path: Path, **variables: str) -> AsyncIterator[Place]:
     (tmp_path / "vault").mkdir()
     given = {"DESKHAND_HOME": str(tmp_path / "home"), "VAULT_PATH": str(tmp_path / "vault")}
-    desk = Desk(load(given | {"SERVICE_AUTH_TOKEN": TOKEN, "DESKHAND_ADDRESS": "me@example.com"} | variables).settings)
+    desk = Desk(
+        load(
+            given
+            | {"SERVICE_AUTH_TOKEN": TOKEN, "DESKHAND_ADDRESS": "me@example.com"}
+            | variables
+        ).settings
+    )
     made = open_doors(desk)
     async with made.run(), served(site(desk, beside=made.routes)) as address:
         yield Place(desk, address)
@@ -65,7 +75,11 @@ async def opened(tmp_path: Path, **variables: str) -> AsyncIterator[Place]:
 
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    agent = {"DESKHAND_AGENT": "helper", "DESKHAND_AGENTS_STORE": "database", "DESKHAND_AGENTS_ROOM": "desk"}
+    agent = {
+        "DESKHAND_AGENT": "helper",
+        "DESKHAND_AGENTS_STORE": "database",
+        "DESKHAND_AGENTS_ROOM": "desk",
+    }
     async with opened(tmp_path, DESKHAND_USER="me", **agent) as place:
         yield place
 
@@ -88,7 +102,9 @@ async def refused(client: Client, name: str, /, **arguments: Any) -> Any:
 
 @requirement("doors:one-app")
 @pytest.mark.parametrize("era", ERAS)
-async def test_every_server_answers_beside_the_page_to_the_desks_own_token(era: str, place: Place) -> None:
+async def test_every_server_answers_beside_the_page_to_the_desks_own_token(
+    era: str, place: Place
+) -> None:
     main = {
         "/mcp": ("list_notes", {"directory": ""}),
         "/gmail/mcp": ("list_emails", {}),
@@ -130,13 +146,31 @@ async def test_a_token_lists_and_calls_what_its_scopes_open_and_the_rest_is_on_t
     assert listed == {
         *("search_email", "get_email", "get_thread", "get_attachment", "save_attachment"),
         *("list_pending", "pending_actions", "get_action"),
-        *("read_note", "write_note", "list_notes", "move_note", "search_notes", "append_note", "edit_note"),
+        *(
+            "read_note",
+            "write_note",
+            "list_notes",
+            "move_note",
+            "search_notes",
+            "append_note",
+            "edit_note",
+        ),
         *("get_links", "list_tags", "get_outline", "daily_note", "create_from_template"),
     }
-    assert [error["details"]["scope"] for error in errors] == ["mail:write", "tasks:read", "agents:write"]
+    assert [error["details"]["scope"] for error in errors] == [
+        "mail:write",
+        "tasks:read",
+        "agents:write",
+    ]
     assert {error["error"] for error in errors} == {"permission_denied"}
     assert [
-        (entry.actor, entry.action_type, entry.result, (entry.parameters or {}).get("client")) for entry in record
+        (
+            entry.actor,
+            entry.action_type,
+            entry.result,
+            (entry.parameters or {}).get("client"),
+        )
+        for entry in record
     ] == [
         ("email_mcp", "send_email", "waiting", None),
         ("desk_mcp", "send_to_agent", "rejected", "codex"),
@@ -148,7 +182,9 @@ async def test_a_token_lists_and_calls_what_its_scopes_open_and_the_rest_is_on_t
 
 
 @requirement("tokens:scopes")
-async def test_what_an_assistant_proposes_is_on_the_record_under_its_tokens_name(place: Place) -> None:
+async def test_what_an_assistant_proposes_is_on_the_record_under_its_tokens_name(
+    place: Place,
+) -> None:
     token = await place.token("codex", "mail:write")
     async with place.client(token, "/email/mcp") as client:
         await refused(client, "send_email", **HELLO)
@@ -156,25 +192,42 @@ async def test_what_an_assistant_proposes_is_on_the_record_under_its_tokens_name
         await refused(client, "send_email", **HELLO | {"subject": "Again"})
     (used,) = [kept.used for kept in await place.desk.store.read(tokens.list_tokens)]
 
-    found = [(entry.actor, (entry.parameters or {}).get("client")) for entry in await place.record()]
+    found = [
+        (entry.actor, (entry.parameters or {}).get("client"))
+        for entry in await place.record()
+    ]
     assert found == [("gmail_mcp", "codex"), ("email_mcp", "codex")]
     assert used is not None
 
 
 @requirement("tokens:scopes")
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_token_without_a_scope_for_a_server_does_not_enter_it(era: str, place: Place) -> None:
+async def test_a_token_without_a_scope_for_a_server_does_not_enter_it(
+    era: str, place: Place
+) -> None:
     token = await place.token("reader", "notes:read")
     async with place.http(token, Accept="application/json, text/event-stream") as http:
         answers = {path: await http.post(path, json=PING) for path in MCP}
     async with place.client(token, "/obsidian/mcp", era) as client:
-        listed, error = await names(client), await refused(client, "write_note", path="a.md", frontmatter={}, body="")
+        listed, error = (
+            await names(client),
+            await refused(client, "write_note", path="a.md", frontmatter={}, body=""),
+        )
 
-    assert {path: answer.status_code for path, answer in answers.items() if answer.status_code == 403} == dict.fromkeys(
-        ("/gmail/mcp", "/email/mcp", "/tasks/mcp", "/agentmail/mcp"), 403
-    )
+    assert {
+        path: answer.status_code
+        for path, answer in answers.items()
+        if answer.status_code == 403
+    } == dict.fromkeys(("/gmail/mcp", "/email/mcp", "/tasks/mcp", "/agentmail/mcp"), 403)
     assert "mail:read" in answers["/gmail/mcp"].text
-    assert listed == {"read_note", "list_notes", "search_notes", "get_links", "list_tags", "get_outline"}
+    assert listed == {
+        "read_note",
+        "list_notes",
+        "search_notes",
+        "get_links",
+        "list_tags",
+        "get_outline",
+    }
     assert error["details"]["scope"] == "notes:write"
 
 
@@ -190,12 +243,18 @@ async def test_resources_are_as_limited_as_tools(place: Place) -> None:
 
     assert listed.resources == []
     assert caught.value.error.data["details"]["scope"] == "notes:read"
-    assert (entry.action_type, entry.target, entry.result) == ("resources/read", "note://a.md", "rejected")
+    assert (entry.action_type, entry.target, entry.result) == (
+        "resources/read",
+        "note://a.md",
+        "rejected",
+    )
 
 
 @requirement("doors:apart")
 @requirement("tokens:kept")
-async def test_a_revoked_token_is_out_at_once_and_no_token_takes_over_anothers_session(place: Place) -> None:
+async def test_a_revoked_token_is_out_at_once_and_no_token_takes_over_anothers_session(
+    place: Place,
+) -> None:
     token, other = await place.token("codex"), await place.token("other")
     hello = {
         "protocolVersion": "2025-06-18",
@@ -205,7 +264,11 @@ async def test_a_revoked_token_is_out_at_once_and_no_token_takes_over_anothers_s
     start = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
     accepts = {"Accept": "application/json, text/event-stream"}
     async with place.http(token, **accepts) as http, place.http(other, **accepts) as thief:
-        session = {"mcp-session-id": (await http.post("/obsidian/mcp", json=start)).headers["mcp-session-id"]}
+        session = {
+            "mcp-session-id": (await http.post("/obsidian/mcp", json=start)).headers[
+                "mcp-session-id"
+            ]
+        }
         before = await http.post("/obsidian/mcp", json=PING, headers=session)
         stolen = await thief.post("/obsidian/mcp", json=PING, headers=session)
         await place.desk.store.write(lambda tx: tokens.revoke(tx, "codex"))
@@ -222,28 +285,39 @@ async def test_a_session_opens_no_door_and_no_token_opens_a_page(place: Place) -
     everything = await place.token("codex")
     answers = []
     for token in (TOKEN, everything):
-        async with place.http(token, Cookie=f"deskhand-{httpx2.URL(place.address).port}={token}") as http:
+        async with place.http(
+            token, Cookie=f"deskhand-{httpx2.URL(place.address).port}={token}"
+        ) as http:
             answers += [await http.get(path) for path, _ in PLACES]
-            answers += [await http.post("/leave", data={"form_token": token}), await http.get(f"/enter/{token}")]
+            answers += [
+                await http.post("/leave", data={"form_token": token}),
+                await http.get(f"/enter/{token}"),
+            ]
 
     assert by_session == [401] * 7
     assert {answer.status_code for answer in answers} <= {303, 401, 404}
     assert {answer.headers.get("location", "/enter") for answer in answers} == {"/enter"}
     given = {answer.headers.get("set-cookie", "").partition("=")[0] for answer in answers}
-    assert given <= {"", f"deskhand-{httpx2.URL(place.address).port}-place"}, "at most where the person wanted to go"
+    assert given <= {"", f"deskhand-{httpx2.URL(place.address).port}-place"}, (
+        "at most where the person wanted to go"
+    )
 
 
 @requirement("doors:apart")
 async def test_a_foreign_host_or_origin_reaches_no_door(place: Place) -> None:
     async with place.http(TOKEN) as http:
         for path in MCP:
-            foreign = await http.post(path, json=PING, headers={"Origin": "http://evil.example"})
+            foreign = await http.post(
+                path, json=PING, headers={"Origin": "http://evil.example"}
+            )
             elsewhere = await http.post(path, json=PING, headers={"Host": "evil.example"})
             assert (foreign.status_code, elsewhere.status_code) == (403, 421)
 
 
 @requirement("doors:identity")
-async def test_an_assistant_reaches_its_users_tasks_and_names_nobody_else(place: Place) -> None:
+async def test_an_assistant_reaches_its_users_tasks_and_names_nobody_else(
+    place: Place,
+) -> None:
     anns, mine = await place.token("ann's", user="ann"), await place.token("codex")
     owners = []
     bob: Any = {"user_id": "bob"}
@@ -251,7 +325,9 @@ async def test_an_assistant_reaches_its_users_tasks_and_names_nobody_else(place:
         for token in (anns, mine, TOKEN):
             async with (
                 place.http(token, **{"X-User-ID": "bob"}) as http,
-                Client(streamable_http_client(f"{place.address}{path}", http_client=http)) as client,
+                Client(
+                    streamable_http_client(f"{place.address}{path}", http_client=http)
+                ) as client,
             ):
                 named = await client.call_tool("create_task", {"title": "x"}, meta=bob)
                 owners.append(named.structured_content["user_id"])
@@ -261,8 +337,13 @@ async def test_an_assistant_reaches_its_users_tasks_and_names_nobody_else(place:
 
 @requirement("doors:identity")
 @requirement("doors:one-app")
-async def test_the_tasks_rest_takes_the_service_and_tokens_with_a_scope_for_tasks(place: Place) -> None:
-    anns, reader = await place.token("ann's", "tasks:write", user="ann"), await place.token("reader", "tasks:read")
+async def test_the_tasks_rest_takes_the_service_and_tokens_with_a_scope_for_tasks(
+    place: Place,
+) -> None:
+    anns, reader = (
+        await place.token("ann's", "tasks:write", user="ann"),
+        await place.token("reader", "tasks:read"),
+    )
     stranger = await place.token("stranger", "notes:write")
     new = {"title": "Buy milk"}
     async with place.http(anns) as ann, place.http(TOKEN, **{"X-User-ID": "me"}) as service:
@@ -270,7 +351,10 @@ async def test_the_tasks_rest_takes_the_service_and_tokens_with_a_scope_for_task
         seen = await ann.get(made.headers["location"])
         mine = await service.post("/api/tasks", json=new)
     async with place.http(reader) as http:
-        read, written = await http.get("/api/tasks"), await http.post("/api/tasks", json=new)
+        read, written = (
+            await http.get("/api/tasks"),
+            await http.post("/api/tasks", json=new),
+        )
     async with place.http(stranger) as http:
         closed = await http.get("/api/tasks")
     async with place.http() as http:
@@ -289,15 +373,25 @@ async def test_the_tasks_rest_takes_the_service_and_tokens_with_a_scope_for_task
 async def test_whom_a_scope_keeps_out_is_on_the_record_at_every_door(place: Place) -> None:
     token = await place.token("stranger", "agents:read")
     async with place.http(token) as http:
-        closed = [await http.post(path, json=PING) for path in ("/obsidian/mcp", "/gmail/mcp", "/tasks/mcp")]
-        closed += [await http.get("/api/tasks"), await http.post("/api/tasks", json={"title": "x"})]
+        closed = [
+            await http.post(path, json=PING)
+            for path in ("/obsidian/mcp", "/gmail/mcp", "/tasks/mcp")
+        ]
+        closed += [
+            await http.get("/api/tasks"),
+            await http.post("/api/tasks", json={"title": "x"}),
+        ]
         closed += [await http.get("/api/metrics"), await http.get("/api/openapi.json")]
-        foreign = await http.post("/agentmail/mcp", json=PING, headers={"Origin": "http://evil.example"})
+        foreign = await http.post(
+            "/agentmail/mcp", json=PING, headers={"Origin": "http://evil.example"}
+        )
     async with place.http() as http:
         unknown = [await http.get(path) for path in ("/api/metrics", "/api/openapi.json")]
     async with place.http(await place.token("reader", "tasks:read")) as http:
         document = await http.get("/api/openapi.json")
-    entries = [entry for entry in reversed(await place.record()) if entry.result == "rejected"]
+    entries = [
+        entry for entry in reversed(await place.record()) if entry.result == "rejected"
+    ]
 
     assert [answer.status_code for answer in (*closed, foreign)] == [403] * 8
     assert [answer.status_code for answer in (*unknown, document)] == [401, 401, 200]
@@ -314,8 +408,13 @@ async def test_whom_a_scope_keeps_out_is_on_the_record_at_every_door(place: Plac
 
 
 @requirement("desk:parts")
-async def test_a_door_that_is_not_set_up_says_what_to_set_and_the_others_open(tmp_path: Path) -> None:
-    async with opened(tmp_path, FASTAPI_BASE_URL="http://127.0.0.1:9") as place, place.http(TOKEN) as http:
+async def test_a_door_that_is_not_set_up_says_what_to_set_and_the_others_open(
+    tmp_path: Path,
+) -> None:
+    async with (
+        opened(tmp_path, FASTAPI_BASE_URL="http://127.0.0.1:9") as place,
+        place.http(TOKEN) as http,
+    ):
         closed = await http.post("/agentmail/mcp", json=PING)
         elsewhere = await http.get("/api/tasks")
         async with place.client(TOKEN, "/obsidian/mcp") as client:

@@ -26,7 +26,11 @@ pytestmark = pytest.mark.anyio
 INITIALIZE: dict[str, object] = {
     "method": "initialize",
     "id": "first",
-    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
 }
 JOINED = "joined the running desk\n"
 LIGHT = (
@@ -47,9 +51,15 @@ LIGHT = (
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    place = tmp_path_factory.mktemp("a-desk-in-a-folder-with-a-name-that-is-longer-than-the-name-of-a-socket-may-be")
+    place = tmp_path_factory.mktemp(
+        "a-desk-in-a-folder-with-a-name-that-is-longer-than-the-name-of-a-socket-may-be"
+    )
     (place / "vault").mkdir()
-    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "COVERAGE_PROCESS_CONFIG") if name in os.environ}
+    inherited = {
+        name: os.environ[name]
+        for name in ("PATH", "HOME", "COVERAGE_PROCESS_CONFIG")
+        if name in os.environ
+    }
     paths = {"DESKHAND_HOME": str(place / "home"), "VAULT_PATH": str(place / "vault")}
     return inherited | paths | {"DESKHAND_ADDRESS": "me@example.org", "DESKHAND_USER": "me"}
 
@@ -61,16 +71,29 @@ def desk(environment: dict[str, str]) -> Iterator[Running]:
     found.close()
 
 
-def server(environment: dict[str, str], folder: Path, name: str, *more: str) -> StdioServerParameters:
+def server(
+    environment: dict[str, str], folder: Path, name: str, *more: str
+) -> StdioServerParameters:
     arguments = ["-m", "deskhand", "mcp", name, *more]
-    return StdioServerParameters(command=warm_python(), args=arguments, env=environment, cwd=folder)
+    return StdioServerParameters(
+        command=warm_python(), args=arguments, env=environment, cwd=folder
+    )
 
 
-def run_pipe(environment: dict[str, str], folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def run_pipe(
+    environment: dict[str, str], folder: Path, *arguments: str
+) -> "subprocess.CompletedProcess[str]":
     """A server whose client leaves at once; what it says on stderr."""
     command = [warm_python(), "-m", "deskhand", "mcp", *arguments]
     return subprocess.run(
-        command, env=environment, cwd=folder, input="", capture_output=True, text=True, timeout=60, check=False
+        command,
+        env=environment,
+        cwd=folder,
+        input="",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -95,12 +118,18 @@ async def test_a_call_through_the_pipe_is_a_call_of_the_running_desk(
 ) -> None:
     long = "ä" * 3_000_000
     async with Client(server(environment, tmp_path, "obsidian")) as client:
-        written = await client.call_tool("write_note", {"path": "a.md", "frontmatter": {}, "body": long})
+        written = await client.call_tool(
+            "write_note", {"path": "a.md", "frontmatter": {}, "body": long}
+        )
         read = await client.call_tool("read_note", {"path": "a.md"})
     assert not written.is_error
     assert read.structured_content is not None
     assert read.structured_content["body"] == long
-    (line,) = [each for each in desk.command("log", "--json").stdout.splitlines() if "write_note" in each]
+    (line,) = [
+        each
+        for each in desk.command("log", "--json").stdout.splitlines()
+        if "write_note" in each
+    ]
     assert '"obsidian_mcp"' in line
 
 
@@ -123,7 +152,10 @@ def test_what_was_asked_is_answered_although_the_client_sends_no_more(
     titles = [f"milk {number} {more}" for number in range(8)]
     calls = [{"name": "create_task", "arguments": {"title": title}} for title in titles]
     asked: list[dict[str, object]] = [INITIALIZE]
-    asked += [{"method": "tools/call", "id": number, "params": call} for number, call in enumerate(calls)]
+    asked += [
+        {"method": "tools/call", "id": number, "params": call}
+        for number, call in enumerate(calls)
+    ]
     done = subprocess.run(
         [warm_python(), "-m", "deskhand", "mcp", "tasks", *more],
         env=environment,
@@ -135,7 +167,11 @@ def test_what_was_asked_is_answered_although_the_client_sends_no_more(
         check=True,
     )
     answers = [json.loads(line) for line in done.stdout.splitlines()]
-    made = [each["result"]["structuredContent"]["title"] for each in answers if "structuredContent" in each["result"]]
+    made = [
+        each["result"]["structuredContent"]["title"]
+        for each in answers
+        if "structuredContent" in each["result"]
+    ]
     assert sorted(made) == titles
 
 
@@ -168,8 +204,12 @@ def test_a_server_serves_by_itself_where_the_running_desk_would_do_something_els
     reasons = {
         "no desk runs at": run_pipe(elsewhere, tmp_path, "obsidian"),
         "--alone": run_pipe(environment, tmp_path, "obsidian", "--alone"),
-        "sets DEV_MODE to something else": run_pipe(environment | {"DEV_MODE": "true"}, tmp_path, "email"),
-        "sets DESKHAND_USER to something else": run_pipe(environment | {"DESKHAND_USER": "eve"}, tmp_path, "tasks"),
+        "sets DEV_MODE to something else": run_pipe(
+            environment | {"DEV_MODE": "true"}, tmp_path, "email"
+        ),
+        "sets DESKHAND_USER to something else": run_pipe(
+            environment | {"DESKHAND_USER": "eve"}, tmp_path, "tasks"
+        ),
     }
     (tmp_path / ".env").write_text("DESKHAND_USER=eve\n")
     reasons["the .env file here"] = run_pipe(environment, tmp_path, "tasks")
@@ -184,9 +224,15 @@ def test_a_server_serves_by_itself_where_the_running_desk_would_do_something_els
 
 
 @requirement("joining:alone")
-def test_a_desk_of_another_version_is_not_joined(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_desk_of_another_version_is_not_joined(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
     with listening(tmp_path / "desk.sock", pipe.pack("deskhand", "99.0")):
-        done = run_pipe(environment | {"DESKHAND_SOCKET": str(tmp_path / "desk.sock")}, tmp_path, "obsidian")
+        done = run_pipe(
+            environment | {"DESKHAND_SOCKET": str(tmp_path / "desk.sock")},
+            tmp_path,
+            "obsidian",
+        )
     line = f"serving by itself: the running desk has version 99.0, this is {__version__}"
     assert done.stderr.splitlines()[0] == line
 
@@ -196,10 +242,17 @@ def test_a_client_that_is_still_sending_sees_that_the_desk_has_ended(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     given = environment | {"DESKHAND_SOCKET": str(tmp_path / "desk.sock")}
-    with listening(tmp_path / "desk.sock", pipe.pack("deskhand", __version__) + pipe.pack("joined")):
+    with listening(
+        tmp_path / "desk.sock", pipe.pack("deskhand", __version__) + pipe.pack("joined")
+    ):
         command = [warm_python(), "-m", "deskhand", "mcp", "obsidian"]
         with subprocess.Popen(
-            command, env=given, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command,
+            env=given,
+            cwd=tmp_path,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         ) as joined:
             assert joined.stdin is not None
             with suppress(BrokenPipeError):
@@ -234,10 +287,19 @@ def listening(place: Path, greeting: bytes) -> Iterator[None]:
 def test_the_pipe_loads_nothing_but_a_little_of_the_standard_library(
     desk: Running, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    program = "import sys; from deskhand.pipe import join; join(['desk']); print(*sys.modules)"
+    program = (
+        "import sys; from deskhand.pipe import join; join(['desk']); print(*sys.modules)"
+    )
     command = [sys.executable, "-c", program]
     done = subprocess.run(
-        command, env=environment, cwd=tmp_path, input="", capture_output=True, text=True, timeout=60, check=True
+        command,
+        env=environment,
+        cwd=tmp_path,
+        input="",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
     assert done.stderr == JOINED
     assert not set(done.stdout.split()) & set(LIGHT)
@@ -255,7 +317,13 @@ def test_whoever_says_nonsense_or_nothing_disturbs_nobody(
     desk: Running, environment: dict[str, str], tmp_path: Path
 ) -> None:
     doors = []
-    for greeting in (b"", b"\0\n", b"desk\0\n", b"x" * 100_000, pipe.pack("desk", "", "/", "broken", "=")):
+    for greeting in (
+        b"",
+        b"\0\n",
+        b"desk\0\n",
+        b"x" * 100_000,
+        pipe.pack("desk", "", "/", "broken", "="),
+    ):
         door = socket.socket(socket.AF_UNIX)
         door.connect(pipe.reachable(str(desk.home / "desk.sock")))
         door.sendall(greeting)
@@ -267,7 +335,9 @@ def test_whoever_says_nonsense_or_nothing_disturbs_nobody(
 
 
 @requirement("joining:ends")
-def test_pipes_that_are_killed_leave_nothing_behind(desk: Running, environment: dict[str, str], tmp_path: Path) -> None:
+def test_pipes_that_are_killed_leave_nothing_behind(
+    desk: Running, environment: dict[str, str], tmp_path: Path
+) -> None:
     run_pipe(environment, tmp_path, "obsidian")
     files = Path(f"/proc/{desk.process.pid}/fd")
     before = len(list(files.iterdir()))
@@ -322,7 +392,12 @@ def test_a_desk_that_ends_is_seen_to_end_and_the_next_start_of_the_pipe_works(
     desk = start(tmp_path, own, "--port", "0")
     command = [warm_python(), "-m", "deskhand", "mcp", "obsidian"]
     with subprocess.Popen(
-        command, env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        env=own,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as joined:
         assert joined.stderr is not None
         assert joined.stderr.readline() == JOINED
@@ -330,7 +405,9 @@ def test_a_desk_that_ends_is_seen_to_end_and_the_next_start_of_the_pipe_works(
         assert joined.wait(timeout=60) == pipe.UNAVAILABLE
         assert joined.stderr.read() == "the desk has ended\n"
     assert not (tmp_path / "home" / "desk.sock").exists()
-    assert "serving by itself: no desk runs at" in run_pipe(own, tmp_path, "obsidian").stderr
+    assert (
+        "serving by itself: no desk runs at" in run_pipe(own, tmp_path, "obsidian").stderr
+    )
 
     desk.close()
     again = start(tmp_path, own, "--port", "0")
@@ -338,7 +415,9 @@ def test_a_desk_that_ends_is_seen_to_end_and_the_next_start_of_the_pipe_works(
     again.process.kill()  # its file stays, and no desk is behind it
     again.process.wait()
     assert (tmp_path / "home" / "desk.sock").exists()
-    assert "serving by itself: no desk runs at" in run_pipe(own, tmp_path, "obsidian").stderr
+    assert (
+        "serving by itself: no desk runs at" in run_pipe(own, tmp_path, "obsidian").stderr
+    )
     again.close()
     third = start(tmp_path, own, "--port", "0")
     assert run_pipe(own, tmp_path, "obsidian").stderr == JOINED

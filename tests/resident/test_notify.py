@@ -72,7 +72,9 @@ async def notified(home: Home, urls: str, waiting: int) -> AsyncIterator[Desk]:
         for number in range(waiting):
             await propose(desk, number)
         async with anyio.create_task_group() as group:
-            group.start_soon(notify.run, desk, "http://127.0.0.1:8642/enter/a-secret-link", PACE)
+            group.start_soon(
+                notify.run, desk, "http://127.0.0.1:8642/enter/a-secret-link", PACE
+            )
             yield desk
             group.cancel_scope.cancel()
     finally:
@@ -80,7 +82,11 @@ async def notified(home: Home, urls: str, waiting: int) -> AsyncIterator[Desk]:
 
 
 async def propose(desk: Desk, number: int) -> None:
-    mail = {"to": f"friend{number}@example.org", "subject": "a private subject", "body": "a private body"}
+    mail = {
+        "to": f"friend{number}@example.org",
+        "subject": "a private subject",
+        "body": "a private body",
+    }
     async with Client(email_server(desk)) as client:
         await client.call_tool("send_email", mail)
 
@@ -101,7 +107,9 @@ async def test_a_message_says_how_many_wait_and_where_and_nothing_else(home: Hom
         assert second["title"] == "Deskhand: 4 things wait"
         assert post.messages.empty()
         told = json.dumps([first, second])
-        assert [word for word in ("private", "friend", "secret-link", "approve") if word in told] == []
+        assert [
+            word for word in ("private", "friend", "secret-link", "approve") if word in told
+        ] == []
 
 
 @pytest.mark.anyio
@@ -121,7 +129,9 @@ async def test_a_message_that_was_refused_is_sent_again_later(home: Home) -> Non
 def test_a_bad_address_and_a_missing_apprise_are_said_without_the_secret(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    urls = load(home.environment | {"DESKHAND_NOTIFY": "nonsense://hunter2"}).settings.notify
+    urls = load(
+        home.environment | {"DESKHAND_NOTIFY": "nonsense://hunter2"}
+    ).settings.notify
 
     with pytest.raises(BadConfig) as bad:
         messenger(urls)

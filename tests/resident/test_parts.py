@@ -46,12 +46,18 @@ def status(home: Home) -> dict[str, str]:
 
 @requirement("up:restarts")
 @requirement("notify:down")
-async def test_a_part_that_fails_is_named_everywhere_until_it_is_back(home: Home, tmp_path: Path) -> None:
+async def test_a_part_that_fails_is_named_everywhere_until_it_is_back(
+    home: Home, tmp_path: Path
+) -> None:
     home.path.mkdir(mode=0o700)
     rules = home.path / "rules.toml"
     rules.write_text("broken = [")
     with listening() as post:
-        home = Home(home.vault, home.environment | {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_NOTIFY": post.url})
+        home = Home(
+            home.vault,
+            home.environment
+            | {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_NOTIFY": post.url},
+        )
         up = start(tmp_path, home.environment, "--port", "0")
         try:
             await until(is_down(up, "orchestrator"))
@@ -74,8 +80,13 @@ async def test_a_part_that_fails_is_named_everywhere_until_it_is_back(home: Home
 
 
 @requirement("up:restarts")
-async def test_mail_goes_on_after_its_box_broke_and_the_vault_was_away(home: Home, tmp_path: Path) -> None:
-    own = home.environment | {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_FIRST_DAYS": "3650"}
+async def test_mail_goes_on_after_its_box_broke_and_the_vault_was_away(
+    home: Home, tmp_path: Path
+) -> None:
+    own = home.environment | {
+        "DESKHAND_ADDRESS": "me@example.com",
+        "DESKHAND_FIRST_DAYS": "3650",
+    }
     home = Home(home.vault, own)
     home.path.mkdir(mode=0o700)
     (home.path / "mail.db").write_bytes(b"no database at all" * 1000)
@@ -112,5 +123,7 @@ async def _receive(home: Home) -> None:
 
 
 async def _page(up: Running) -> str:
-    async with httpx2.AsyncClient(base_url=up.address, follow_redirects=True, timeout=60) as http:
+    async with httpx2.AsyncClient(
+        base_url=up.address, follow_redirects=True, timeout=60
+    ) as http:
         return (await http.get(up.told["link"])).text

@@ -50,7 +50,9 @@ class PushService:
     """What a browser's maker runs: it takes messages at the addresses that it gave to browsers."""
 
     statuses: dict[str, int] = field(default_factory=dict)
-    key: ec.EllipticCurvePrivateKey = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
+    key: ec.EllipticCurvePrivateKey = field(
+        default_factory=lambda: ec.generate_private_key(ec.SECP256R1())
+    )
     auth: str = text_of(b"sixteen secrets!")
     address: str = ""
     messages: Queue[tuple[str, Mapping[str, str], bytes]] = field(default_factory=Queue)
@@ -58,7 +60,10 @@ class PushService:
     async def take(self, request: Request) -> Response:
         name = request.path_params["name"]
         self.messages.put_nowait((name, request.headers, await request.body()))
-        return Response(status_code=self.statuses.get(name, 201), headers={"Location": f"{self.address}/elsewhere"})
+        return Response(
+            status_code=self.statuses.get(name, 201),
+            headers={"Location": f"{self.address}/elsewhere"},
+        )
 
     async def next(self) -> tuple[str, Mapping[str, str], bytes]:
         with anyio.fail_after(60):
@@ -70,7 +75,9 @@ class PushService:
 
 
 @asynccontextmanager
-async def at_the_service(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PushService]:
+async def at_the_service(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[PushService]:
     write_certificates(folder)
     monkeypatch.setenv("SSL_CERT_FILE", str(folder / "ca.pem"))
     service = PushService()
@@ -82,7 +89,10 @@ async def at_the_service(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Async
 
 @asynccontextmanager
 async def at_desk(home: Home, **more: str) -> AsyncIterator[tuple[Desk, Person]]:
-    own = {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_PUSH_NETWORKS": "127.0.0.0/8 ::1"}
+    own = {
+        "DESKHAND_ADDRESS": "me@example.com",
+        "DESKHAND_PUSH_NETWORKS": "127.0.0.0/8 ::1",
+    }
     desk = Desk(load(home.environment | own | more).settings)
     try:
         async with served(site(desk)) as address, signed_in(desk, address) as person:
@@ -92,7 +102,9 @@ async def at_desk(home: Home, **more: str) -> AsyncIterator[tuple[Desk, Person]]
 
 
 async def subscribe(person: Person, given: Any) -> tuple[int, str]:
-    answer = await person.sends("/phone/subscribe", {"subscription": json.dumps(given)}, at="/phone")
+    answer = await person.sends(
+        "/phone/subscribe", {"subscription": json.dumps(given)}, at="/phone"
+    )
     return answer.status_code, answer.text
 
 
@@ -114,7 +126,11 @@ async def test_a_push_message_is_a_count_that_a_foreign_browser_reads_and_a_fore
             group.cancel_scope.cancel()
         page = (await person.reads("/phone")).text
 
-    assert (headers["content-encoding"], headers["topic"], headers["ttl"]) == ("aes128gcm", "waiting", "86400")
+    assert (headers["content-encoding"], headers["topic"], headers["ttl"]) == (
+        "aes128gcm",
+        "waiting",
+        "86400",
+    )
     assert b"private" not in body
     private = service.key.private_numbers().private_value.to_bytes(32)
     given = {"body": text_of(body), "privateKey": text_of(private), "auth": service.auth}
@@ -133,9 +149,16 @@ async def test_a_push_message_is_a_count_that_a_foreign_browser_reads_and_a_fore
 def test_the_example_of_the_standard_is_encrypted_as_it_says() -> None:
     own = int.from_bytes(decode("yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw"))
     point = "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4"
-    to = Subscription("https://example.net/x", point, "BTBZMqHH6r4Tts7J_aSIgg", "", datetime.now(UTC))
+    to = Subscription(
+        "https://example.net/x", point, "BTBZMqHH6r4Tts7J_aSIgg", "", datetime.now(UTC)
+    )
     key = ec.derive_private_key(own, ec.SECP256R1())
-    made = encrypt(b"When I grow up, I want to be a watermelon", to, key, decode("DGv6ra1nlYgDCS1FRnbzlw"))
+    made = encrypt(
+        b"When I grow up, I want to be a watermelon",
+        to,
+        key,
+        decode("DGv6ra1nlYgDCS1FRnbzlw"),
+    )
 
     assert text_of(made) == (
         "DGv6ra1nlYgDCS1FRnbzlwAAEABBBP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3jl7A_"
@@ -147,30 +170,48 @@ def test_the_example_of_the_standard_is_encrypted_as_it_says() -> None:
 async def test_a_gone_browser_is_dropped_a_failing_one_tried_again_and_the_others_are_told(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with at_the_service(tmp_path, monkeypatch) as service, at_desk(home) as (desk, person):
+    async with (
+        at_the_service(tmp_path, monkeypatch) as service,
+        at_desk(home) as (desk, person),
+    ):
         service.statuses |= {"gone": 410, "unknown": 404, "busy": 503, "moved": 307}
         for name in ("gone", "unknown", "busy", "moved", "fine"):
             assert (await subscribe(person, service.subscription(name)))[0] == 303
         await propose(desk, 1)
         async with anyio.create_task_group() as group:
             group.start_soon(push.run, desk, PACE)
-            assert {(await service.next())[0] for _ in range(5)} == {"gone", "unknown", "busy", "moved", "fine"}
+            assert {(await service.next())[0] for _ in range(5)} == {
+                "gone",
+                "unknown",
+                "busy",
+                "moved",
+                "fine",
+            }
             for failing in ({"busy", "moved"}, {"busy", "moved"}):
                 while failing:
                     name, _, _ = await service.next()
-                    assert name in ("busy", "moved")  # and nobody was followed to another place
+                    assert name in (
+                        "busy",
+                        "moved",
+                    )  # and nobody was followed to another place
                     failing.discard(name)
                 service.statuses.clear()
             group.cancel_scope.cancel()
         kept = await desk.store.read(subscriptions.list_subscriptions)
 
-        assert {each.endpoint.rpartition("/")[2] for each in kept} == {"busy", "moved", "fine"}
+        assert {each.endpoint.rpartition("/")[2] for each in kept} == {
+            "busy",
+            "moved",
+            "fine",
+        }
         assert (await person.reads("/timeline")).text.count("end_notifications") >= 2
 
 
 @requirement("push:places")
 @pytest.mark.parametrize("networks", ["", "10.0.0.0/8"])
-async def test_a_browser_cannot_send_the_desk_to_this_machine_or_its_neighbours(home: Home, networks: str) -> None:
+async def test_a_browser_cannot_send_the_desk_to_this_machine_or_its_neighbours(
+    home: Home, networks: str
+) -> None:
     service = PushService(address="https://localhost:1")
     keys = service.subscription("x")["keys"]
     places = [
@@ -194,20 +235,39 @@ async def test_a_browser_cannot_send_the_desk_to_this_machine_or_its_neighbours(
     ]
     wrong: list[Any] = [{"endpoint": each, "keys": keys} for each in places]
     fine = "https://1.1.1.1/x"
-    wrong += [None, [], {}, "x", 7, {"endpoint": fine}, {"endpoint": fine, "keys": []}, {"endpoint": 7, "keys": keys}]
-    wrong += [{"endpoint": fine, "keys": keys | {name: "AAAA"}} for name in ("auth", "p256dh")]
+    wrong += [
+        None,
+        [],
+        {},
+        "x",
+        7,
+        {"endpoint": fine},
+        {"endpoint": fine, "keys": []},
+        {"endpoint": 7, "keys": keys},
+    ]
+    wrong += [
+        {"endpoint": fine, "keys": keys | {name: "AAAA"}} for name in ("auth", "p256dh")
+    ]
     wrong += [{"endpoint": fine, "keys": keys | {"p256dh": text_of(b"\x04" + bytes(64))}}]
     wrong += [{"endpoint": f"https://1.1.1.1/{'x' * 3000}", "keys": keys}]
     async with at_desk(home, DESKHAND_PUSH_NETWORKS=networks) as (desk, person):
         answers = [await subscribe(person, each) for each in wrong]
-        assert [given for given, (status, _) in zip(wrong, answers, strict=True) if status != 422] == []
+        assert [
+            given
+            for given, (status, _) in zip(wrong, answers, strict=True)
+            if status != 422
+        ] == []
         assert await desk.store.read(subscriptions.list_subscriptions) == []
         assert (await subscribe(person, {"endpoint": fine, "keys": keys}))[0] == 303
-        assert (await person.http.post("/phone/subscribe", data={"subscription": "{}"})).status_code == 403
+        assert (
+            await person.http.post("/phone/subscribe", data={"subscription": "{}"})
+        ).status_code == 403
 
 
 @requirement("push:listed")
-async def test_browsers_that_are_told_are_listed_and_end_one_by_one_and_with_their_session(home: Home) -> None:
+async def test_browsers_that_are_told_are_listed_and_end_one_by_one_and_with_their_session(
+    home: Home,
+) -> None:
     service = PushService(address="https://127.0.0.1:1")
     async with at_desk(home) as (desk, person):
         person.http.headers["User-Agent"] = "Mozilla/5.0 (iPhone) Safari/605"
@@ -222,16 +282,26 @@ async def test_browsers_that_are_told_are_listed_and_end_one_by_one_and_with_the
         (two,) = await desk.store.read(subscriptions.list_subscriptions)
         assert two.endpoint.endswith("/two")
         for number in range(subscriptions.MOST - 1):
-            assert (await subscribe(person, service.subscription(f"more-{number}")))[0] == 303
-        assert "browsers are told already" in (await subscribe(person, service.subscription("another")))[1]
+            assert (await subscribe(person, service.subscription(f"more-{number}")))[
+                0
+            ] == 303
+        assert (
+            "browsers are told already"
+            in (await subscribe(person, service.subscription("another")))[1]
+        )
 
         async with signed_in(desk, str(person.http.base_url)) as other:
             await subscribe(other, service.subscription("two"))
             await other.sends("/leave")
-        assert len(await desk.store.read(subscriptions.list_subscriptions)) == subscriptions.MOST - 1
+        assert (
+            len(await desk.store.read(subscriptions.list_subscriptions))
+            == subscriptions.MOST - 1
+        )
         await person.sends("/leave")
         assert await desk.store.read(subscriptions.list_subscriptions) == []
-        assert (await subscribe(person, service.subscription("one")))[0] == 303  # to the sign-in
+        assert (await subscribe(person, service.subscription("one")))[
+            0
+        ] == 303  # to the sign-in
         assert await desk.store.read(subscriptions.list_subscriptions) == []
 
 
@@ -239,7 +309,11 @@ async def test_browsers_that_are_told_are_listed_and_end_one_by_one_and_with_the
 async def test_in_quiet_hours_and_of_what_is_snoozed_nobody_is_told(home: Home) -> None:
     clock = Clock()
     clock.time = datetime(2026, 3, 28, 21, 0, tzinfo=UTC)
-    more = {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_QUIET": "22:00-7:00", "DESKHAND_TIMEZONE": "Europe/Berlin"}
+    more = {
+        "DESKHAND_ADDRESS": "me@example.com",
+        "DESKHAND_QUIET": "22:00-7:00",
+        "DESKHAND_TIMEZONE": "Europe/Berlin",
+    }
     desk = Desk(load(home.environment | more).settings, clock)
     told: Queue[int] = Queue()
     looks = 0
@@ -270,11 +344,15 @@ async def test_in_quiet_hours_and_of_what_is_snoozed_nobody_is_told(home: Home) 
             group.start_soon(tell_all, desk, notify.PART, list_receivers, PACE)
             await look_a_few_times()
             assert told.empty()
-            clock.time = datetime(2026, 3, 29, 5, 0, tzinfo=UTC)  # seven in summer, which began this night
+            clock.time = datetime(
+                2026, 3, 29, 5, 0, tzinfo=UTC
+            )  # seven in summer, which began this night
             with anyio.fail_after(60):
                 assert await told.get() == 2
             (card, _), _ = await desk.waiting.cards()
-            await desk.answers.snooze(card.id, datetime(2026, 3, 29, 9, 0, tzinfo=UTC), "person", "page")
+            await desk.answers.snooze(
+                card.id, datetime(2026, 3, 29, 9, 0, tzinfo=UTC), "person", "page"
+            )
             await look_a_few_times()
             assert told.empty()
             clock.time = datetime(2026, 3, 29, 9, 1, tzinfo=UTC)
@@ -293,9 +371,33 @@ def test_hours_may_go_over_midnight_and_are_checked(home: Home) -> None:
     night, noon = "22:00-07:00", "12:00-13:00"
     times = ("21:59", "22:00", "06:59", "07:00", "12:00", "12:59", "13:00")
     moments = [datetime.fromisoformat(f"2026-01-01T{each}") for each in times]
-    assert [is_within(at, night) for at in moments] == [False, True, True, False, False, False, False]
-    assert [is_within(at, noon) for at in moments] == [False, False, False, False, True, True, False]
+    assert [is_within(at, night) for at in moments] == [
+        False,
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
+    assert [is_within(at, noon) for at in moments] == [
+        False,
+        False,
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
     assert (read("22:00 - 7:00"), read("00:00-23:59")) == (night, "00:00-23:59")
-    for wrong in ("22-7", "22:00", "24:00-07:00", "22:00-22:00", "22:60-07:00", "at night", ""):
+    for wrong in (
+        "22-7",
+        "22:00",
+        "24:00-07:00",
+        "22:00-22:00",
+        "22:60-07:00",
+        "at night",
+        "",
+    ):
         with pytest.raises(BadConfig, match="configuration"):
             read(wrong)

@@ -27,7 +27,14 @@ from tests.requirements import requirement
 from tests.transports import http_client
 from tests.warm import warm_python
 
-DOORS = ("/mcp", "/email/mcp", "/gmail/mcp", "/obsidian/mcp", "/tasks/mcp", "/agentmail/mcp")
+DOORS = (
+    "/mcp",
+    "/email/mcp",
+    "/gmail/mcp",
+    "/obsidian/mcp",
+    "/tasks/mcp",
+    "/agentmail/mcp",
+)
 FOREIGN_TOKEN = "a-token-of-the-person's-own-desk"
 
 
@@ -53,11 +60,18 @@ class Running:
     def said(self) -> str:
         return self.errors.read_text()
 
-    def command(self, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    def command(
+        self, *arguments: str, **variables: str
+    ) -> "subprocess.CompletedProcess[str]":
         """From another terminal, at the same desk."""
-        plain = {"PATH": self.environment["PATH"], "DESKHAND_HOME": str(self.home)} | variables
+        plain = {
+            "PATH": self.environment["PATH"],
+            "DESKHAND_HOME": str(self.home),
+        } | variables
         command = [warm_python(), "-m", "deskhand", *arguments]
-        return subprocess.run(command, env=plain, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(
+            command, env=plain, capture_output=True, text=True, timeout=60, check=False
+        )
 
     def holds(self, variable: str) -> list[Path]:
         """What lies in the folder that the variable names."""
@@ -83,7 +97,13 @@ def start(folder: Path, environment: dict[str, str], *arguments: str) -> Running
     command = [sys.executable, "-m", "deskhand", "up", "--no-browser", "--json", *arguments]
     with errors.open("w") as said:
         process = subprocess.Popen(
-            command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=said, text=True, start_new_session=True
+            command,
+            env=environment,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            start_new_session=True,
         )
     found = Running(process, errors, environment)
     assert process.stdout is not None
@@ -102,7 +122,11 @@ def strange(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     place = tmp_path_factory.mktemp("person")
     for name in ("vault", "tmp"):
         (place / name).mkdir()
-    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "COVERAGE_PROCESS_CONFIG") if name in os.environ}
+    inherited = {
+        name: os.environ[name]
+        for name in ("PATH", "HOME", "COVERAGE_PROCESS_CONFIG")
+        if name in os.environ
+    }
     return inherited | {
         "TMPDIR": str(place / "tmp"),
         "VAULT_PATH": str(place / "vault"),
@@ -149,16 +173,27 @@ async def at_the_desk(demo: Running) -> AsyncIterator[Desk]:
 @requirement("up:whole")
 async def test_the_page_and_every_door_answer_each_to_its_own_key(demo: Running) -> None:
     token = (demo.home / "token").read_text().strip()
-    async with entered(demo) as person, httpx2.AsyncClient(base_url=demo.address, timeout=60) as stranger:
+    async with (
+        entered(demo) as person,
+        httpx2.AsyncClient(base_url=demo.address, timeout=60) as stranger,
+    ):
         assert (await person.get("/enter")).status_code == 303
         # No proxy stands before a desk: whoever says that one does is not believed about the page's own origin.
-        forged = {"Origin": demo.address.replace("http:", "https:"), "X-Forwarded-Proto": "https"}
-        assert "not sent from the desk" in (await person.post("/leave", headers=forged)).text
+        forged = {
+            "Origin": demo.address.replace("http:", "https:"),
+            "X-Forwarded-Proto": "https",
+        }
+        assert (
+            "not sent from the desk" in (await person.post("/leave", headers=forged)).text
+        )
         assert (await stranger.get("/health")).json() == {"status": "ok"}
         for path in DOORS:
             asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
             keys = [{}, {"Authorization": f"Bearer {FOREIGN_TOKEN}"}]
-            assert [(await stranger.post(path, json=asked, headers=key)).status_code for key in keys] == [401, 401]
+            assert [
+                (await stranger.post(path, json=asked, headers=key)).status_code
+                for key in keys
+            ] == [401, 401]
             assert (await person.post(path, json=asked)).status_code == 401
             async with http_client(f"{demo.address}{path}", token, "2026-07-28") as client:
                 assert (await client.list_tools()).tools
@@ -173,9 +208,14 @@ async def test_a_second_start_says_where_the_first_one_runs(demo: Running) -> No
     told = json.loads(second.stdout)
     assert (second.returncode, told["address"]) == (0, demo.address)
     assert f"runs already, as process {demo.process.pid}" in second.stderr
-    assert running.find(demo.home) == running.RunningDesk(demo.process.pid, int(demo.address.rpartition(":")[2]))
+    assert running.find(demo.home) == running.RunningDesk(
+        demo.process.pid, int(demo.address.rpartition(":")[2])
+    )
     async with httpx2.AsyncClient(timeout=60) as http:
-        used = [(await http.get(told["link"])).status_code, (await http.get(demo.told["link"])).status_code]
+        used = [
+            (await http.get(told["link"])).status_code,
+            (await http.get(demo.told["link"])).status_code,
+        ]
         assert used == [303, 303]
 
 
@@ -186,7 +226,10 @@ async def test_the_terminal_shows_a_code_that_signs_a_phone_in_once(demo: Runnin
     origin = "https://desk.example.net"
     told = json.loads(demo.command("pair", "--json", DESKHAND_ORIGIN=origin).stdout)
     *drawn, words, link = demo.command("pair", DESKHAND_ORIGIN=origin).stdout.splitlines()
-    assert ({len(line) for line in drawn}, set("".join(drawn))) == ({len(drawn[0])}, set("█▀▄ "))
+    assert ({len(line) for line in drawn}, set("".join(drawn))) == (
+        {len(drawn[0])},
+        set("█▀▄ "),
+    )
     assert (told["minutes"], "5 minutes" in words) == (5, True)
     async with httpx2.AsyncClient(base_url=demo.address, timeout=60) as http:
         for each in (told["link"], link):
@@ -196,7 +239,9 @@ async def test_the_terminal_shows_a_code_that_signs_a_phone_in_once(demo: Runnin
 
 @requirement("demo:story")
 @requirement("demo:apart")
-async def test_in_the_demo_a_mail_arrives_and_its_approved_answer_leaves_once(demo: Running) -> None:
+async def test_in_the_demo_a_mail_arrives_and_its_approved_answer_leaves_once(
+    demo: Running,
+) -> None:
     async with entered(demo) as person, at_the_desk(demo) as desk:
         key = next(iter(person.cookies.values()))
         form = {"form_token": Session(key, desk.now()).form_token}
@@ -207,7 +252,11 @@ async def test_in_the_demo_a_mail_arrives_and_its_approved_answer_leaves_once(de
             drafts: list[Card] = []
             while not drafts:
                 cards, _ = await desk.waiting.cards()
-                drafts = [each for each in cards if each.kind == "draft" and "mira@example.org" in str(each.to)]
+                drafts = [
+                    each
+                    for each in cards
+                    if each.kind == "draft" and "mira@example.org" in str(each.to)
+                ]
         assert len(drafts) == 1
         waiting = demo.command("approvals").stdout
         assert "supplier@example.org" in waiting
@@ -218,7 +267,10 @@ async def test_in_the_demo_a_mail_arrives_and_its_approved_answer_leaves_once(de
             while not (sent := await desk.mailbox.search("in:sent", 10)):
                 await anyio.lowlevel.checkpoint()
         assert [(mail.to, mail.subject) for mail in sent] == [
-            ("mira@example.org", "Re: [demo] Question about the opening hours of the workshop")
+            (
+                "mira@example.org",
+                "Re: [demo] Question about the opening hours of the workshop",
+            )
         ]
         body = (await desk.mailbox.get(sent[0].id)).body
         assert body.startswith("Hello,\n\nthank you for your question.")
@@ -247,7 +299,9 @@ async def test_ctrl_c_ends_the_desk_with_everything_it_began(demo: Running) -> N
 
 @requirement("up:parts")
 @requirement("up:once")
-async def test_a_part_that_is_not_set_up_is_named_and_the_page_comes_up(home: Home, tmp_path: Path) -> None:
+async def test_a_part_that_is_not_set_up_is_named_and_the_page_comes_up(
+    home: Home, tmp_path: Path
+) -> None:
     bare = {name: value for name, value in home.environment.items() if name != "VAULT_PATH"}
     first = start(tmp_path, bare, "--port", "0")
     try:
@@ -256,8 +310,13 @@ async def test_a_part_that_is_not_set_up_is_named_and_the_page_comes_up(home: Ho
         async with httpx2.AsyncClient(timeout=60) as http:
             assert (await http.get(first.told["link"])).status_code == 303
         port = first.address.rpartition(":")[2]
-        taken = home.command("up", "--no-browser", "--port", port, DESKHAND_HOME=str(tmp_path / "another"))
-        assert (taken.returncode, f"port {port} cannot be used" in taken.stderr) == (7, True)
+        taken = home.command(
+            "up", "--no-browser", "--port", port, DESKHAND_HOME=str(tmp_path / "another")
+        )
+        assert (taken.returncode, f"port {port} cannot be used" in taken.stderr) == (
+            7,
+            True,
+        )
         first.process.kill()
         first.process.wait()
         assert running.find(first.home) is None
@@ -268,22 +327,35 @@ async def test_a_part_that_is_not_set_up_is_named_and_the_page_comes_up(home: Ho
 
 @requirement("up:performs")
 @pytest.mark.parametrize("vault", ["a vault", "no vault"])
-async def test_a_yes_of_another_process_acts_when_its_hold_ends(home: Home, tmp_path: Path, vault: str) -> None:
-    own = home.environment | {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_HOLD_SECONDS": "0.5"}
+async def test_a_yes_of_another_process_acts_when_its_hold_ends(
+    home: Home, tmp_path: Path, vault: str
+) -> None:
+    own = home.environment | {
+        "DESKHAND_ADDRESS": "me@example.com",
+        "DESKHAND_HOLD_SECONDS": "0.5",
+    }
     if vault == "no vault":
         del own["VAULT_PATH"]
         home = Home(home.vault, own)
     up, desk = start(tmp_path, own, "--port", "0"), Desk(load(own).settings)
     try:
-        await desk.gate.propose(SendEmail(to="you@example.org", subject="Hello", body="Exactly so."), "email_mcp")
+        await desk.gate.propose(
+            SendEmail(to="you@example.org", subject="Hello", body="Exactly so."),
+            "email_mcp",
+        )
         (card,), _ = await desk.waiting.cards()
         held = await desk.answers.approve(card.id, card.digest, "person")
         assert held.state == "held"
         with anyio.fail_after(30):
             while (await desk.waiting.card(card.id)).state != "sent":
                 await anyio.lowlevel.checkpoint()
-        assert [mail.to for mail in await desk.mailbox.search("in:sent", 10)] == ["you@example.org"]
-        assert "to you@example.org  Hello" in home.command("mail", "search", "in:sent", **own).stdout
+        assert [mail.to for mail in await desk.mailbox.search("in:sent", 10)] == [
+            "you@example.org"
+        ]
+        assert (
+            "to you@example.org  Hello"
+            in home.command("mail", "search", "in:sent", **own).stdout
+        )
         nothing = home.command("mail", "search", "in:sent nowhere", **own)
         assert (nothing.stdout, nothing.stderr) == ("", "no mail matches\n")
         assert up.ends(signal.SIGTERM)[0] == 0

@@ -44,6 +44,8 @@ class Account:
         return Done(code, said.out, said.err)
 
     def set_up(self, *more: str) -> Done:
-        done = self.deskhand("init", "--vault", self.vault, "--address", "me@example.com", "--yes", *more)
+        done = self.deskhand(
+            "init", "--vault", self.vault, "--address", "me@example.com", "--yes", *more
+        )
         assert done.code == 0, done.err
         return done

@@ -7,11 +7,21 @@ import pytest
 
 from tests.setup.account import Account
 
-FOREIGN = ("VAULT_PATH", "SERVICE_AUTH_TOKEN", "TMUX", "TMUX_PANE", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "DEV_MODE")
+FOREIGN = (
+    "VAULT_PATH",
+    "SERVICE_AUTH_TOKEN",
+    "TMUX",
+    "TMUX_PANE",
+    "CODEX_HOME",
+    "CLAUDE_CONFIG_DIR",
+    "DEV_MODE",
+)
 
 
 @pytest.fixture
-def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Account:
+def account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Account:
     for name in list(os.environ):
         if name.startswith(("DESKHAND_", "XDG_")) or name in FOREIGN:
             monkeypatch.delenv(name)

@@ -57,13 +57,19 @@ def why_not() -> str | None:
         return "only root can make users"
     if not Path("/home").is_dir():
         return "there is no folder for the homes of users"
-    missing = [tool for tool in ("setfacl", "setpriv", "useradd", "tar") if shutil.which(tool) is None]
+    missing = [
+        tool
+        for tool in ("setfacl", "setpriv", "useradd", "tar")
+        if shutil.which(tool) is None
+    ]
     if missing:
         return f"{', '.join(missing)} is not installed"
     if guard.find() is not None:
         return "a guarded desk is installed on this machine"
     with tempfile.TemporaryDirectory(dir="/home") as probe:
-        if subprocess.run(["setfacl", "-m", "u:0:x", probe], capture_output=True, check=False).returncode:
+        if subprocess.run(
+            ["setfacl", "-m", "u:0:x", probe], capture_output=True, check=False
+        ).returncode:
             return "the file system has no access-control entries"
     return None
 
@@ -98,7 +104,11 @@ class Account:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {"HOME": str(self.folder), "USER": self.name, "PATH": "/usr/local/bin:/usr/bin:/bin"}
+        return {
+            "HOME": str(self.folder),
+            "USER": self.name,
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+        }
 
     def run(self, *command: str, given: str = "", **variables: str) -> Done:
         return subprocess.run(
@@ -120,16 +130,28 @@ class Account:
         """`sudo deskhand ARGUMENTS`, from where the desk was installed from."""
         plain = {"PATH": os.environ["PATH"], "HOME": "/root"}
         command = [sys.executable, "-m", "deskhand", *arguments]
-        return subprocess.run(command, env=plain, input=given, capture_output=True, text=True, timeout=240, check=False)
+        return subprocess.run(
+            command,
+            env=plain,
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
 
     def write_config(self) -> None:
         """The desk as it was before it was guarded: on the account itself."""
         options = f'vault_path = "{self.vault}"\nmax_sends = 1000\n[inbox]\nport = {self.port}\nhold_seconds = 0\n'
         text = options + _ACCOUNTS.format(folder=self.folder)
-        self.run("mkdir", "-p", str(self.vault / "Notes"), str(self.second_vault), str(self.home))
+        self.run(
+            "mkdir", "-p", str(self.vault / "Notes"), str(self.second_vault), str(self.home)
+        )
         self.run("tee", str(self.home / "config.toml"), given=text)
         self.run("tee", str(self.vault / "Notes" / "note.md"), given="# A note\n")
-        self.run("tee", str(self.folder / "work-ca.pem"), given="-----BEGIN CERTIFICATE-----\n")
+        self.run(
+            "tee", str(self.folder / "work-ca.pem"), given="-----BEGIN CERTIFICATE-----\n"
+        )
         self.run("chmod", "700", str(self.folder))
 
     def ask(self, name: str = "email", **letter: str) -> str:
@@ -137,9 +159,15 @@ class Account:
         tool = {"name": "send_email", "arguments": LETTER | letter}
         return self.call(name, "tools/call", tool)[1]
 
-    def call(self, server: str, method: str, parameters: dict[str, Any], *flags: str) -> tuple[Any, str]:
+    def call(
+        self, server: str, method: str, parameters: dict[str, Any], *flags: str
+    ) -> tuple[Any, str]:
         """One call over stdio, as a program on the account makes it: the result, and its text."""
-        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "shell", "version": "1"}}
+        hello = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "shell", "version": "1"},
+        }
         lines = [
             {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
             {"jsonrpc": "2.0", "method": "notifications/initialized"},
@@ -192,7 +220,9 @@ class Account:
 
     def sent(self) -> int:
         """How many mails have left."""
-        return self._count(guard.HOME / "mail.db", "SELECT COUNT(*) FROM sending WHERE mail IS NOT NULL")
+        return self._count(
+            guard.HOME / "mail.db", "SELECT COUNT(*) FROM sending WHERE mail IS NOT NULL"
+        )
 
     def answers(self) -> int:
         return self._count(guard.HOME / "desk.db", "SELECT COUNT(*) FROM answers")
@@ -218,7 +248,9 @@ def made_account(name: str) -> Iterator[Account]:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         before = set(Path("/var/backups").glob("deskhand-*"))
-        subprocess.run(["useradd", "--create-home", "--shell", "/bin/bash", name], check=True)
+        subprocess.run(
+            ["useradd", "--create-home", "--shell", "/bin/bash", name], check=True
+        )
         account = Account(name, port)
         try:
             account.write_config()

@@ -43,7 +43,9 @@ class Writer:
     """Another process that appends to the record without a pause."""
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen([sys.executable, "-c", WRITER], stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", WRITER], stdout=subprocess.PIPE, text=True
+        )
         self.until(20)
         return self
 
@@ -62,7 +64,9 @@ class Writer:
 def fill(account: Account) -> None:
     """A desk with a key, a token and a mail."""
     mail = account.folder / "one.eml"
-    mail.write_bytes(b"From: a@example.org\r\nTo: me@example.com\r\nSubject: hello\r\nMessage-ID: <1@x>\r\n\r\nhi\r\n")
+    mail.write_bytes(
+        b"From: a@example.org\r\nTo: me@example.com\r\nSubject: hello\r\nMessage-ID: <1@x>\r\n\r\nhi\r\n"
+    )
     assert account.deskhand("mail", "import", mail).code == 0
     assert account.deskhand("token", "create", "ada", "--name", "codex").code == 0
     (account.home / "seal.key").write_text("the key of this desk")
@@ -76,7 +80,9 @@ def lines(home: Path) -> list[tuple[int, str]]:
 
 
 @requirement("backup:round-trip")
-def test_a_desk_that_is_being_written_is_backed_up_whole_and_comes_back(account: Account, tmp_path: Path) -> None:
+def test_a_desk_that_is_being_written_is_backed_up_whole_and_comes_back(
+    account: Account, tmp_path: Path
+) -> None:
     account.set_up()
     fill(account)
     file, elsewhere = tmp_path / "desk.backup", tmp_path / "elsewhere"
@@ -93,25 +99,37 @@ def test_a_desk_that_is_being_written_is_backed_up_whole_and_comes_back(account:
     assert 20 <= made.json["entries"] < after
     assert (refused.code, "a desk is running" in refused.err) == (5, True)
     assert restored.code == 0, restored.err
-    assert lines(elsewhere)[: made.json["entries"]] == lines(account.home)[: made.json["entries"]]
+    assert (
+        lines(elsewhere)[: made.json["entries"]]
+        == lines(account.home)[: made.json["entries"]]
+    )
     assert (elsewhere / "seal.key").read_text() == "the key of this desk"
-    assert (elsewhere / "config.toml").read_bytes() == (account.home / "config.toml").read_bytes()
-    assert [stat.S_IMODE(path.stat().st_mode) for path in elsewhere.iterdir() if path.suffix in (".key", ".db")] == [
-        0o600
-    ] * 3
+    assert (elsewhere / "config.toml").read_bytes() == (
+        account.home / "config.toml"
+    ).read_bytes()
+    assert [
+        stat.S_IMODE(path.stat().st_mode)
+        for path in elsewhere.iterdir()
+        if path.suffix in (".key", ".db")
+    ] == [0o600] * 3
 
     # Nobody writes any more: now it takes the place of the desk, which is kept aside.
     kept = lines(account.home)
     done = account.deskhand("restore", file, "--json")
     assert done.code == 0, done.err
     assert lines(Path(done.json["aside"])) == kept
-    assert account.deskhand("log", "--verify").out == f"whole: {made.json['entries'] + 1} entries\n"
+    assert (
+        account.deskhand("log", "--verify").out
+        == f"whole: {made.json['entries'] + 1} entries\n"
+    )
     assert "hello" in account.deskhand("mail", "search", "").out
     assert "codex" in account.deskhand("token", "list").out
 
 
 @requirement("backup:proved")
-def test_a_backup_that_was_tampered_with_replaces_nothing(account: Account, tmp_path: Path) -> None:
+def test_a_backup_that_was_tampered_with_replaces_nothing(
+    account: Account, tmp_path: Path
+) -> None:
     account.set_up()
     fill(account)
     with Writer():
@@ -123,7 +141,9 @@ def test_a_backup_that_was_tampered_with_replaces_nothing(account: Account, tmp_
     broken: dict[str, Callable[[], bytes]] = {
         "cut off": lambda: file.read_bytes()[:5000],
         "no archive": lambda: b"hello",
-        "a changed byte": lambda: file.read_bytes().replace(b"the key of this", b"the key of that"),
+        "a changed byte": lambda: file.read_bytes().replace(
+            b"the key of this", b"the key of that"
+        ),
         "a changed record": lambda: rewritten(file, changed_record),
         "a newer schema": lambda: rewritten(file, newer_schema),
         "a path that leads out": lambda: rewritten(file, way_out),
@@ -142,18 +162,27 @@ def test_a_backup_that_was_tampered_with_replaces_nothing(account: Account, tmp_
     assert not (account.folder / "evil").exists()
 
 
-def rewritten(file: Path, change: Callable[[dict[str, bytes], dict[str, Any]], None]) -> bytes:
+def rewritten(
+    file: Path, change: Callable[[dict[str, bytes], dict[str, Any]], None]
+) -> bytes:
     """The archive with its content changed and the manifest's digests made to fit."""
     with tarfile.open(file) as archive:
-        content = {member.name: archive.extractfile(member).read() for member in archive.getmembers()}
+        content = {
+            member.name: archive.extractfile(member).read()
+            for member in archive.getmembers()
+        }
     manifest = json.loads(content.pop("manifest.json"))
     change(content, manifest)
     manifest["files"] = {
-        name: {"sha256": sha256(data).hexdigest(), "size": len(data)} for name, data in content.items()
+        name: {"sha256": sha256(data).hexdigest(), "size": len(data)}
+        for name, data in content.items()
     }
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as archive:
-        for name, data in {**content, "manifest.json": json.dumps(manifest).encode()}.items():
+        for name, data in {
+            **content,
+            "manifest.json": json.dumps(manifest).encode(),
+        }.items():
             member = tarfile.TarInfo(name)
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
@@ -166,13 +195,19 @@ def with_hole(file: Path) -> bytes:
     hole = tarfile.TarInfo("zeros")
     hole.pax_headers = {"GNU.sparse.map": "0,0", "GNU.sparse.size": str(size)}
     with tarfile.open(file) as archive:
-        content = {member.name: archive.extractfile(member).read() for member in archive.getmembers()}
+        content = {
+            member.name: archive.extractfile(member).read()
+            for member in archive.getmembers()
+        }
     manifest = json.loads(content.pop("manifest.json"))
     manifest["files"]["zeros"] = {"sha256": sha256(bytes(size)).hexdigest(), "size": size}
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as archive:
         archive.addfile(hole)
-        for name, data in {**content, "manifest.json": json.dumps(manifest).encode()}.items():
+        for name, data in {
+            **content,
+            "manifest.json": json.dumps(manifest).encode(),
+        }.items():
             member = tarfile.TarInfo(name)
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
@@ -190,7 +225,9 @@ def only(kind: bytes, manifest: bytes) -> bytes:
 
 
 def changed_record(content: dict[str, bytes], manifest: dict[str, object]) -> None:
-    content["desk.db"] = content["desk.db"].replace(b'"actor":"writer"', b'"actor":"nobody"')
+    content["desk.db"] = content["desk.db"].replace(
+        b'"actor":"writer"', b'"actor":"nobody"'
+    )
 
 
 def newer_schema(content: dict[str, bytes], manifest: dict[str, object]) -> None:
@@ -202,15 +239,21 @@ def way_out(content: dict[str, bytes], manifest: dict[str, object]) -> None:
 
 
 @requirement("backup:proved")
-def test_a_backup_replaces_no_file_and_forgets_sessions_and_held_answers(account: Account, tmp_path: Path) -> None:
+def test_a_backup_replaces_no_file_and_forgets_sessions_and_held_answers(
+    account: Account, tmp_path: Path
+) -> None:
     account.set_up()
     fill(account)
     desk = Desk(load().settings)
     held = proposed("a", "ann@example.org", desk.now(), state="held", due=desk.now())
     desk.store.write_sync(lambda tx: ledger.insert(tx, held))
-    approved = proposed("b", "bob@example.org", desk.now(), state="approved", due=desk.now())
+    approved = proposed(
+        "b", "bob@example.org", desk.now(), state="approved", due=desk.now()
+    )
     desk.store.write_sync(lambda tx: ledger.insert(tx, approved))
-    desk.store.write_sync(lambda tx: tx.execute("INSERT INTO sessions VALUES ('d', 1, 1, 1, 'x')"))
+    desk.store.write_sync(
+        lambda tx: tx.execute("INSERT INTO sessions VALUES ('d', 1, 1, 1, 'x')")
+    )
     desk.close()
     file = tmp_path / "desk.backup"
     file.write_text("precious")
@@ -222,7 +265,10 @@ def test_a_backup_replaces_no_file_and_forgets_sessions_and_held_answers(account
     assert account.deskhand("backup", tmp_path / "new").code == 0
     assert account.deskhand("restore", tmp_path / "new").code == 0
     with closing(sqlite3.connect(account.home / "desk.db")) as db:
-        assert db.execute("SELECT state, due FROM requests ORDER BY id").fetchall()[-2:] == [("waiting", None)] * 2
+        assert (
+            db.execute("SELECT state, due FROM requests ORDER BY id").fetchall()[-2:]
+            == [("waiting", None)] * 2
+        )
         assert db.execute("SELECT count(*) FROM sessions").fetchone() == (0,)
         ((last,),) = db.execute("SELECT entry FROM audit ORDER BY seq DESC LIMIT 1")
     assert audit.Entry.model_validate_json(last).action_type == "restore"
@@ -234,7 +280,9 @@ def test_a_postgresql_database_is_left_to_its_own_tool(
 ) -> None:
     account.set_up()
     fill(account)
-    monkeypatch.setenv("DESKHAND_DATABASE_URL", "postgresql://desk:hunter2@127.0.0.1:1/desk")
+    monkeypatch.setenv(
+        "DESKHAND_DATABASE_URL", "postgresql://desk:hunter2@127.0.0.1:1/desk"
+    )
 
     refused = account.deskhand("backup", tmp_path / "a")
     done = account.deskhand("backup", tmp_path / "a", "--without-database", "--json")
@@ -248,7 +296,9 @@ def test_a_postgresql_database_is_left_to_its_own_tool(
     assert (tmp_path / "b" / "seal.key").exists()
 
 
-def test_the_manifest_tells_when_and_by_which_schema_it_was_made(account: Account, tmp_path: Path) -> None:
+def test_the_manifest_tells_when_and_by_which_schema_it_was_made(
+    account: Account, tmp_path: Path
+) -> None:
     account.set_up()
     fill(account)
     assert account.deskhand("backup", tmp_path / "a").code == 0
@@ -257,4 +307,7 @@ def test_the_manifest_tells_when_and_by_which_schema_it_was_made(account: Accoun
         manifest = json.loads(archive.extractfile("manifest.json").read())
 
     assert manifest["schema"] == schema.HEAD
-    assert abs((datetime.now(UTC) - datetime.fromisoformat(manifest["made"])).total_seconds()) < 600
+    assert (
+        abs((datetime.now(UTC) - datetime.fromisoformat(manifest["made"])).total_seconds())
+        < 600
+    )

@@ -13,8 +13,14 @@ ASKED = [
     ("deskhand mcp ", {"email", "gmail", "obsidian", "tasks", "agentmail"}),
     ("deskhand notes ", {"index", "search", "list"}),
     ("deskhand notes search --", {"--limit", "--json", "--help"}),
-    ("deskhand connect --server email c", {"codex", "claude-code", "claude-desktop", "cursor"}),
-    ("deskhand connect codex --server ", {"desk", "email", "gmail", "obsidian", "tasks", "agentmail"}),
+    (
+        "deskhand connect --server email c",
+        {"codex", "claude-code", "claude-desktop", "cursor"},
+    ),
+    (
+        "deskhand connect codex --server ",
+        {"desk", "email", "gmail", "obsidian", "tasks", "agentmail"},
+    ),
     ("deskhand completion f", {"fish"}),
     ("deskhand backup ba", {"backup.file"}),
 ]
@@ -22,7 +28,9 @@ ASKED = [
 
 @requirement("completion:shells")
 @pytest.mark.parametrize(("typed", "wanted"), ASKED)
-def test_bash_completes_commands_choices_flags_and_files(account: Account, typed: str, wanted: set[str]) -> None:
+def test_bash_completes_commands_choices_flags_and_files(
+    account: Account, typed: str, wanted: set[str]
+) -> None:
     script = account.deskhand("completion", "bash").out
     (account.folder / "backup.file").touch()
     words = typed.split(" ")
@@ -32,7 +40,12 @@ def test_bash_completes_commands_choices_flags_and_files(account: Account, typed
     )
 
     done = subprocess.run(
-        ["bash", "--norc", "-u"], input=ask, capture_output=True, text=True, check=True, cwd=account.folder
+        ["bash", "--norc", "-u"],
+        input=ask,
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=account.folder,
     )
 
     found = set(done.stdout.split())
@@ -43,7 +56,9 @@ def test_bash_completes_commands_choices_flags_and_files(account: Account, typed
 
 @requirement("completion:shells")
 def test_every_command_is_known_to_every_shell(account: Account) -> None:
-    names = {name for action in parser()._subparsers._group_actions for name in action.choices}
+    names = {
+        name for action in parser()._subparsers._group_actions for name in action.choices
+    }
 
     for shell in ("bash", "zsh", "fish"):
         script = account.deskhand("completion", shell).out
@@ -58,7 +73,9 @@ def test_the_other_shells_take_the_script(account: Account, shell: str) -> None:
     script = account.folder / "script"
     script.write_text(account.deskhand("completion", shell).out)
 
-    done = subprocess.run([shell, "-n", str(script)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [shell, "-n", str(script)], capture_output=True, text=True, check=False
+    )
 
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -71,6 +88,8 @@ def test_fish_completes_commands_and_their_words(account: Account) -> None:
     script.write_text(account.deskhand("completion", "fish").out)
     asked = f"source {script}; complete -C 'deskhand appr'; complete -C 'deskhand connect --server e'"
 
-    done = subprocess.run(["fish", "--no-config", "-c", asked], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", asked], capture_output=True, text=True, check=False
+    )
 
     assert (done.stdout.split(), done.stderr) == (["approvals", "approve", "email"], "")

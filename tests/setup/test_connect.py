@@ -31,7 +31,12 @@ FILES = {
     "copilot": ".copilot/mcp-config.json",
     "qwen": ".qwen/settings.json",
 }
-TABLE = {"codex": "mcp_servers", "vscode": "servers", "opencode": "mcp", "goose": "extensions"}
+TABLE = {
+    "codex": "mcp_servers",
+    "vscode": "servers",
+    "opencode": "mcp",
+    "goose": "extensions",
+}
 YAML = """# mine
 GOOSE_MODEL: x  # y
 extensions:
@@ -51,7 +56,8 @@ JSONC = """{
 }
 """
 TOML = (
-    '# mine\nmodel = "x"  # y\n\n[mcp_servers.other]\ncommand = "x"\nenv = { KEY = "hunter2" }\n\n[profiles.a]\nb = 1\n'
+    '# mine\nmodel = "x"  # y\n\n[mcp_servers.other]\ncommand = "x"\n'
+    'env = { KEY = "hunter2" }\n\n[profiles.a]\nb = 1\n'
 )
 JSON = '{"mcpServers":{"other":{"command":"x","env":{"KEY":"hunter2"}}},\n    "numStartups": 7}'
 
@@ -84,7 +90,9 @@ def start(client: str, entry: dict[str, Any]) -> tuple[list[str], dict[str, str]
 
 @requirement("connect:own-file")
 @pytest.mark.parametrize("client", CLIENTS)
-def test_the_entry_comes_into_the_clients_own_file_and_goes_again_byte_for_byte(account: Account, client: str) -> None:
+def test_the_entry_comes_into_the_clients_own_file_and_goes_again_byte_for_byte(
+    account: Account, client: str
+) -> None:
     account.set_up()
     file = account.folder / FILES[client]
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -105,11 +113,23 @@ def test_the_entry_comes_into_the_clients_own_file_and_goes_again_byte_for_byte(
     assert "DESKHAND_HOME" in done.out
     assert all(
         comment in text
-        for comment in ("// my servers", "/* mine */", "// at night", "# mine", "# y", "# the first", "# the last")
+        for comment in (
+            "// my servers",
+            "/* mine */",
+            "// at night",
+            "# mine",
+            "# y",
+            "# the first",
+            "# the last",
+        )
         if comment in before(client)
     )
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
-    copies = [path for path in (account.home / "backups").iterdir() if path.read_text() == before(client)]
+    copies = [
+        path
+        for path in (account.home / "backups").iterdir()
+        if path.read_text() == before(client)
+    ]
     assert [stat.S_IMODE(copy.stat().st_mode) for copy in copies] == [0o600]
 
     assert "nothing was changed" in account.deskhand("connect", client, "--yes").out
@@ -121,7 +141,9 @@ def test_the_entry_comes_into_the_clients_own_file_and_goes_again_byte_for_byte(
 
 @requirement("connect:undo")
 @pytest.mark.parametrize("client", CLIENTS)
-def test_where_the_file_was_changed_since_only_our_entry_goes(account: Account, client: str) -> None:
+def test_where_the_file_was_changed_since_only_our_entry_goes(
+    account: Account, client: str
+) -> None:
     account.set_up()
     file = account.folder / FILES[client]
     assert account.deskhand("connect", client, "--yes").code == 0
@@ -149,7 +171,10 @@ def test_a_file_that_was_not_there_is_gone_after_undo(account: Account) -> None:
     assert list(json.loads(file.read_text())["mcpServers"]) == ["deskhand-email"]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
-    assert account.deskhand("connect", "cursor", "--server", "email", "--undo", "--yes").code == 0
+    assert (
+        account.deskhand("connect", "cursor", "--server", "email", "--undo", "--yes").code
+        == 0
+    )
 
     assert not file.exists()
 
@@ -174,7 +199,9 @@ def test_a_file_that_was_not_there_is_gone_after_undo(account: Account) -> None:
         ("copilot", '{"mcpServers": {}} // no comments here'),
     ],
 )
-def test_a_file_that_cannot_be_read_is_named_and_left_alone(account: Account, client: str, text: str) -> None:
+def test_a_file_that_cannot_be_read_is_named_and_left_alone(
+    account: Account, client: str, text: str
+) -> None:
     account.set_up()
     file = account.folder / FILES[client]
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -189,7 +216,9 @@ def test_a_file_that_cannot_be_read_is_named_and_left_alone(account: Account, cl
 
 
 @requirement("connect:own-file")
-def test_a_linked_file_is_changed_where_it_lies_and_nothing_is_asked_in_vain(account: Account) -> None:
+def test_a_linked_file_is_changed_where_it_lies_and_nothing_is_asked_in_vain(
+    account: Account,
+) -> None:
     account.set_up()
     real = account.folder / "dotfiles" / "claude.json"
     real.parent.mkdir()
@@ -200,7 +229,10 @@ def test_a_linked_file_is_changed_where_it_lies_and_nothing_is_asked_in_vain(acc
     printed = account.deskhand("connect", "claude-code", "--print")
     assert (refused.code, real.read_text()) == (2, "{}")
     assert "--yes" in refused.err
-    assert f"claude mcp add --scope user deskhand -e DESKHAND_HOME={account.home} -- " in printed.out
+    assert (
+        f"claude mcp add --scope user deskhand -e DESKHAND_HOME={account.home} -- "
+        in printed.out
+    )
     assert real.read_text() == "{}"
 
     assert account.deskhand("connect", "claude-code", "--yes").code == 0
@@ -210,15 +242,22 @@ def test_a_linked_file_is_changed_where_it_lies_and_nothing_is_asked_in_vain(acc
 
 @requirement("connect:works-anywhere")
 @pytest.mark.anyio
-async def test_the_command_that_was_written_starts_the_server_from_any_folder(account: Account, tmp_path: Path) -> None:
+async def test_the_command_that_was_written_starts_the_server_from_any_folder(
+    account: Account, tmp_path: Path
+) -> None:
     account.set_up()
     assert account.deskhand("connect", "gemini", "--server", "obsidian", "--yes").code == 0
-    entry = json.loads((account.folder / FILES["gemini"]).read_text())["mcpServers"]["deskhand-obsidian"]
+    entry = json.loads((account.folder / FILES["gemini"]).read_text())["mcpServers"][
+        "deskhand-obsidian"
+    ]
     (account.vault / "a.md").write_text("found\n")
 
     # What a desktop gives to a program it starts, and nothing of our shell.
     server = StdioServerParameters(
-        command=entry["command"], args=entry["args"], env={"PATH": "/usr/bin:/bin"} | entry["env"], cwd="/"
+        command=entry["command"],
+        args=entry["args"],
+        env={"PATH": "/usr/bin:/bin"} | entry["env"],
+        cwd="/",
     )
     async with Client(server) as client:
         answer = await client.call_tool("read_note", {"path": "a.md"})
@@ -228,7 +267,9 @@ async def test_the_command_that_was_written_starts_the_server_from_any_folder(ac
 
 @requirement("connect:token")
 @pytest.mark.parametrize("client", [name for name in CLIENTS if name != "claude-desktop"])
-def test_over_http_a_fresh_token_is_in_the_file_and_nowhere_else(account: Account, client: str) -> None:
+def test_over_http_a_fresh_token_is_in_the_file_and_nowhere_else(
+    account: Account, client: str
+) -> None:
     account.set_up("--user", "ada")
 
     file = account.folder / FILES[client]
@@ -240,14 +281,20 @@ def test_over_http_a_fresh_token_is_in_the_file_and_nowhere_else(account: Accoun
 
     # Whoever else has an account here reads no token.
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    entry = read(client, (account.folder / FILES[client]).read_text())[TABLE.get(client, "mcpServers")]["deskhand"]
+    entry = read(client, (account.folder / FILES[client]).read_text())[
+        TABLE.get(client, "mcpServers")
+    ]["deskhand"]
     (bearer,) = (entry.get("headers") or entry["http_headers"]).values()
     token = bearer.removeprefix("Bearer ")
     assert done.code == 0, done.err
     assert token.startswith("dh_")
     assert token not in done.out + done.err
     assert "http://127.0.0.1:8642/mcp" in entry.values()
-    kept = [path for path in account.home.rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
+    kept = [
+        path
+        for path in account.home.rglob("*")
+        if path.is_file() and token.encode() in path.read_bytes()
+    ]
     assert kept == []
     assert f"{client}-deskhand" in account.deskhand("token", "list").out
 
@@ -256,22 +303,32 @@ def test_over_http_a_fresh_token_is_in_the_file_and_nowhere_else(account: Accoun
 
 
 @requirement("connect:token")
-def test_over_http_the_address_is_that_of_the_desk_that_runs_and_the_doctor_sees_another(account: Account) -> None:
+def test_over_http_the_address_is_that_of_the_desk_that_runs_and_the_doctor_sees_another(
+    account: Account,
+) -> None:
     account.set_up("--user", "ada")
     match acquire(account.home):
         case DeskLock() as lock:
             with lock:
                 lock.announce(4711, {})
                 account.deskhand("connect", "cursor", "--http", "--yes")
-                assert "http://127.0.0.1:4711/mcp" in (account.folder / FILES["cursor"]).read_text()
+                assert (
+                    "http://127.0.0.1:4711/mcp"
+                    in (account.folder / FILES["cursor"]).read_text()
+                )
                 assert "4711" not in account.deskhand("doctor").out
                 lock.announce(4712, {})
                 told = account.deskhand("doctor").out
-                assert "is connected to http://127.0.0.1:4711/mcp, but this desk runs on port 4712" in told
+                assert (
+                    "is connected to http://127.0.0.1:4711/mcp, but this desk runs on port 4712"
+                    in told
+                )
 
 
 @requirement("connect:token")
-def test_a_client_that_only_starts_programs_gets_no_address_and_no_token(account: Account) -> None:
+def test_a_client_that_only_starts_programs_gets_no_address_and_no_token(
+    account: Account,
+) -> None:
     account.set_up()
     done = account.deskhand("connect", "claude-desktop", "--http", "--yes")
 
@@ -285,7 +342,11 @@ def test_a_client_that_only_starts_programs_gets_no_address_and_no_token(account
     ("client", "platform", "place"),
     [
         ("vscode", "darwin", "Library/Application Support/Code/User/mcp.json"),
-        ("claude-desktop", "darwin", "Library/Application Support/Claude/claude_desktop_config.json"),
+        (
+            "claude-desktop",
+            "darwin",
+            "Library/Application Support/Claude/claude_desktop_config.json",
+        ),
         ("claude-desktop", "win32", "AppData/Roaming/Claude/claude_desktop_config.json"),
         ("codex", "linux", ".codex/config.toml"),
         ("opencode", "darwin", ".config/opencode/opencode.json"),
@@ -300,7 +361,9 @@ def test_each_client_is_looked_for_where_it_looks_itself(
 ) -> None:
     assert file_of(CLIENTS[client], {"HOME": str(tmp_path)}, platform) == tmp_path / place
     if client == "codex":
-        assert file_of(CLIENTS[client], {"CODEX_HOME": "/elsewhere"}, platform) == Path("/elsewhere/config.toml")
+        assert file_of(CLIENTS[client], {"CODEX_HOME": "/elsewhere"}, platform) == Path(
+            "/elsewhere/config.toml"
+        )
 
 
 @requirement("connect:own-file")
@@ -322,7 +385,9 @@ def test_what_a_client_needs_beyond_its_entry_is_done_or_said(account: Account) 
 
     gemini = account.deskhand("connect", "gemini", "--yes")
     account.deskhand("connect", "codex", "--yes")
-    codex = tomllib.loads((account.folder / FILES["codex"]).read_text())["mcp_servers"]["deskhand"]
+    codex = tomllib.loads((account.folder / FILES["codex"]).read_text())["mcp_servers"][
+        "deskhand"
+    ]
 
     assert "folders that you trust" in gemini.out
     # Without it Codex asks its model before the tools are there.
@@ -348,7 +413,11 @@ def test_what_a_client_needs_beyond_its_entry_is_done_or_said(account: Account) 
 )
 def test_for_any_yaml_one_member_comes_and_goes_and_the_rest_stays(text: str) -> None:
     whole = yaml.safe_load(text) or {}
-    others = {name: value for name, value in (whole.get("extensions") or {}).items() if name != "deskhand"}
+    others = {
+        name: value
+        for name, value in (whole.get("extensions") or {}).items()
+        if name != "deskhand"
+    }
     new = {"enabled": True, "args": ["a: b", "# c"], "text": "é\n"}
 
     put = yaml_member.with_member(text, "extensions", "deskhand", new)
@@ -361,13 +430,20 @@ def test_for_any_yaml_one_member_comes_and_goes_and_the_rest_stays(text: str) ->
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
 
 @requirement("connect:own-file")
-@given(st.dictionaries(st.text(max_size=5), VALUES, max_size=4), st.sampled_from([None, 1, 4, "\t"]), st.booleans())
+@given(
+    st.dictionaries(st.text(max_size=5), VALUES, max_size=4),
+    st.sampled_from([None, 1, 4, "\t"]),
+    st.booleans(),
+)
 def test_for_any_json_one_member_comes_and_goes_and_the_rest_stays(
     whole: dict[str, object], indent: int | str | None, comments: bool
 ) -> None:
@@ -382,12 +458,16 @@ def test_for_any_json_one_member_comes_and_goes_and_the_rest_stays(
     assert jsonc.loads(gone) == whole | {"servers": {}}
 
 
-def test_connecting_takes_no_variable_of_this_shell_along_and_says_so(account: Account) -> None:
+def test_connecting_takes_no_variable_of_this_shell_along_and_says_so(
+    account: Account,
+) -> None:
     account.set_up()
     environment = os.environ | {"DESKHAND_ADDRESS": "other@example.com"}
     command = [warm_python(), "-m", "deskhand", "connect", "cursor", "--yes"]
 
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    )
 
     assert "DESKHAND_ADDRESS is set in this shell only" in done.stderr
     assert "other@example.com" not in (account.folder / FILES["cursor"]).read_text()
@@ -405,7 +485,9 @@ THEIRS = """{
 
 
 @requirement("claude:connected")
-def test_the_hooks_of_claude_code_come_among_those_of_others_and_go_again(account: Account) -> None:
+def test_the_hooks_of_claude_code_come_among_those_of_others_and_go_again(
+    account: Account,
+) -> None:
     account.set_up()
     settings = account.folder / ".claude" / "settings.json"
     settings.parent.mkdir()
@@ -419,10 +501,15 @@ def test_the_hooks_of_claude_code_come_among_those_of_others_and_go_again(accoun
     hooks = jsonc.loads(settings.read_text())["hooks"]
     own = hooks["PreToolUse"][1]
     assert hooks["PreToolUse"][0]["hooks"] == [{"type": "command", "command": "check"}]
-    assert [own["hooks"][0]["timeout"], hooks["PermissionRequest"][0]["hooks"]] == [60, own["hooks"]]
+    assert [own["hooks"][0]["timeout"], hooks["PermissionRequest"][0]["hooks"]] == [
+        60,
+        own["hooks"],
+    ]
     assert own["hooks"][0]["command"].endswith("deskhand claude-hook")
     assert f"DESKHAND_HOME={account.home}" in own["hooks"][0]["command"]
-    entry = json.loads((account.folder / ".claude.json").read_text())["mcpServers"]["deskhand-claude"]
+    entry = json.loads((account.folder / ".claude.json").read_text())["mcpServers"][
+        "deskhand-claude"
+    ]
     assert entry["args"][-2:] == ["mcp", "claude"]
     assert "nothing was changed" in account.deskhand(*connect, "--yes").out
     assert account.deskhand(*connect, "--undo", "--yes").code == 0
@@ -434,22 +521,36 @@ def test_the_hooks_of_claude_code_come_among_those_of_others_and_go_again(accoun
     changed = settings.read_text().replace("opus", "sonnet")
     settings.write_text(changed)
     assert account.deskhand(*connect, "--undo", "--yes").code == 0
-    assert jsonc.loads(settings.read_text()) == jsonc.loads(THEIRS.replace("opus", "sonnet"))
+    assert jsonc.loads(settings.read_text()) == jsonc.loads(
+        THEIRS.replace("opus", "sonnet")
+    )
     assert "// mine" in settings.read_text()
 
 
 @requirement("claude:connected")
-def test_settings_that_cannot_be_read_are_left_alone_and_others_have_no_such_hooks(account: Account) -> None:
+def test_settings_that_cannot_be_read_are_left_alone_and_others_have_no_such_hooks(
+    account: Account,
+) -> None:
     account.set_up()
     settings = account.folder / ".claude" / "settings.json"
     settings.parent.mkdir()
-    for wrong in ("{", "[]", '{"hooks": []}', '{"hooks": {"PreToolUse": {}}}', '{"hooks": null}'):
+    for wrong in (
+        "{",
+        "[]",
+        '{"hooks": []}',
+        '{"hooks": {"PreToolUse": {}}}',
+        '{"hooks": null}',
+    ):
         settings.write_text(wrong)
-        assert account.deskhand("connect", "claude-code", "--permissions", "--yes").code == 2, wrong
+        assert (
+            account.deskhand("connect", "claude-code", "--permissions", "--yes").code == 2
+        ), wrong
         assert settings.read_text() == wrong
         assert not (account.folder / ".claude.json").exists()
     settings.unlink()
     assert account.deskhand("connect", "codex", "--permissions", "--yes").code == 2
-    shown = account.deskhand("connect", "claude-code", "--permissions", "--print", "--json").json
+    shown = account.deskhand(
+        "connect", "claude-code", "--permissions", "--print", "--json"
+    ).json
     assert "claude-hook" in shown["hooks"]
     assert not settings.exists()

@@ -26,7 +26,9 @@ def finding(done: Done, name: str) -> dict[str, str]:
 
 
 @requirement("doctor:findings")
-def test_a_desk_in_order_is_called_so_and_nothing_is_made_by_looking(account: Account) -> None:
+def test_a_desk_in_order_is_called_so_and_nothing_is_made_by_looking(
+    account: Account,
+) -> None:
     account.set_up("--make-folders")
     account.deskhand("connect", "codex", "--yes")
     listed = sorted(path.name for path in account.home.iterdir())
@@ -75,7 +77,9 @@ def newer_database(account: Account) -> None:
 
 
 def no_database(account: Account) -> None:
-    (account.home / "desk.db").write_bytes(b"this is no database, whatever its name says" * 100)
+    (account.home / "desk.db").write_bytes(
+        b"this is no database, whatever its name says" * 100
+    )
     (account.home / "desk.db").chmod(0o600)
 
 
@@ -178,8 +182,14 @@ def test_each_trouble_is_found_with_what_to_do_and_a_code_that_scripts_see(
 @pytest.mark.parametrize(
     ("variables", "name"),
     [
-        ({"DESKHAND_MAIL": "imap", "DESKHAND_IMAP_URL": "imap://me:hunter2@127.0.0.1:1"}, "mailbox"),
-        ({"FASTAPI_BASE_URL": "http://127.0.0.1:1", "SERVICE_AUTH_TOKEN": "hunter2"}, "tasks"),
+        (
+            {"DESKHAND_MAIL": "imap", "DESKHAND_IMAP_URL": "imap://me:hunter2@127.0.0.1:1"},
+            "mailbox",
+        ),
+        (
+            {"FASTAPI_BASE_URL": "http://127.0.0.1:1", "SERVICE_AUTH_TOKEN": "hunter2"},
+            "tasks",
+        ),
         ({"DESKHAND_DATABASE_URL": "postgresql://me:hunter2@127.0.0.1:1/desk"}, "database"),
         ({"DESKHAND_MODEL": "openai:some"}, "model"),
         ({"DESKHAND_NOTIFY": "nonsense://hunter2"}, "notify"),
@@ -219,7 +229,9 @@ def test_warnings_name_the_port_dev_mode_secrets_in_git_and_old_clients(
 
 
 @requirement("doctor:fix")
-def test_fix_repairs_what_is_safe_says_so_and_touches_nothing_else(account: Account) -> None:
+def test_fix_repairs_what_is_safe_says_so_and_touches_nothing_else(
+    account: Account,
+) -> None:
     account.set_up()
     (account.vault / "note.md").write_text("mine\n")
     assert account.deskhand("notes", "index").code == 0
@@ -258,7 +270,10 @@ def test_deeply_the_desk_is_tried_as_strangers_would(account: Account) -> None:
     broken = account.deskhand("doctor", "--deep", "--json")
 
     assert {states(whole)[name] for name in names} == {"good"}
-    assert [states(broken)[name] for name in ("integrity", "private files")] == ["bad", "bad"]
+    assert [states(broken)[name] for name in ("integrity", "private files")] == [
+        "bad",
+        "bad",
+    ]
 
 
 @requirement("doctor:rules")
@@ -277,6 +292,9 @@ def test_each_error_in_the_rules_is_named_with_its_line(account: Account) -> Non
     rules.write_text('[[rule]]\nname = "a"\nsender = a@x\n')
     assert "line 3" in finding(account.deskhand("doctor", "--json"), "rules")["says"]
     rules.write_text('[defualt]\ndecision = "archive"\n')
-    assert "line 1: defualt: Extra inputs" in finding(account.deskhand("doctor", "--json"), "rules")["says"]
+    assert (
+        "line 1: defualt: Extra inputs"
+        in finding(account.deskhand("doctor", "--json"), "rules")["says"]
+    )
     rules.write_text('[[rule]]\nname = "a"\nsender = "a@x"\ndecision = "archive"\n')
     assert finding(account.deskhand("doctor", "--json"), "rules")["state"] == "good"

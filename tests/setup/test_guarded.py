@@ -21,11 +21,15 @@ from tests.setup.guarded_account import LETTER, PASSWORD, Account, made_account,
 @requirement("guarded:moved")
 @requirement("guarded:refused")
 @requirement("guarded:named")
-def test_a_guarded_desk_is_out_of_reach_answers_to_the_password_and_comes_back_whole() -> None:
+def test_a_guarded_desk_is_out_of_reach_answers_to_the_password_and_comes_back_whole() -> (
+    None
+):
     if reason := why_not():
         pytest.skip(reason)
     with made_account(f"dh{os.getpid()}") as account:
-        done = account.root("service", "install", "--guarded", "--for", account.name, "--yes", "--json")
+        done = account.root(
+            "service", "install", "--guarded", "--for", account.name, "--yes", "--json"
+        )
         assert done.returncode == 0, done.stderr
         told = json.loads(done.stdout)
         assert (told["mode"], told["started"], told["holes"]) == ("guarded", False, [])
@@ -47,26 +51,43 @@ def check_that_nothing_is_reached(account: Account) -> None:
     made = guard.find()
     assert made is not None
     assert made.vaults == [str(account.vault), str(account.second_vault)]
-    assert "user:deskhand:rwx" in account.run("getfacl", "-p", str(account.second_vault)).stdout
+    assert (
+        "user:deskhand:rwx"
+        in account.run("getfacl", "-p", str(account.second_vault)).stdout
+    )
     assert guard.HOME.stat().st_mode & 0o777 == 0o700
     for file in ("config.toml", "desk.db"):
         assert (guard.HOME / file).exists()
         assert account.run("cat", str(guard.HOME / file)).returncode != 0
-    assert f'ca = "{guard.HOME}/work-work-ca.pem"' in (guard.HOME / "config.toml").read_text()
+    assert (
+        f'ca = "{guard.HOME}/work-work-ca.pem"' in (guard.HOME / "config.toml").read_text()
+    )
     assert (guard.HOME / "work-work-ca.pem").read_text().startswith("-----BEGIN")
     (backup,) = Path("/var/backups").glob(f"deskhand-{account.name}-*.tar.gz")
     assert backup.stat().st_mode & 0o777 == 0o600
     assert account.run("touch", str(guard.PROGRAM / "x")).returncode != 0
     if shutil.which("systemd-analyze"):
-        done = subprocess.run(["systemd-analyze", "verify", UNIT], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["systemd-analyze", "verify", UNIT], capture_output=True, text=True, check=False
+        )
         assert (done.returncode, done.stderr) == (0, "")
 
 
 def check_that_commands_are_refused(account: Account) -> None:
-    for home in ({}, {"DESKHAND_HOME": str(guard.HOME)}, {"DESKHAND_HOME": str(account.home)}):
+    for home in (
+        {},
+        {"DESKHAND_HOME": str(guard.HOME)},
+        {"DESKHAND_HOME": str(account.home)},
+    ):
         refused = account.deskhand("approve", "anything", **home)
         assert (refused.returncode, account.address in refused.stderr) == (5, True)
-    for words in (["password", "set"], ["link"], ["up"], ["mcp", "email", "--alone"], ["service", "uninstall"]):
+    for words in (
+        ["password", "set"],
+        ["link"],
+        ["up"],
+        ["mcp", "email", "--alone"],
+        ["service", "uninstall"],
+    ):
         assert account.deskhand(*words).returncode == 5, words
 
 
@@ -88,9 +109,16 @@ def check_what_status_and_doctor_say(account: Account) -> None:
         guard.HOME.chmod(0o700)
         (guard.PROGRAM / "lib").chmod(0o755)
     said = " ".join(each["says"] for each in found if each["name"] == "guard")
-    for hole in ("may enter /var/lib/deskhand", "only root can change /opt/deskhand/lib", "shut.md", "second desk"):
+    for hole in (
+        "may enter /var/lib/deskhand",
+        "only root can change /opt/deskhand/lib",
+        "shut.md",
+        "second desk",
+    ):
         assert hole in said
-    assert next(each for each in found if each["name"] == "mode")["says"].startswith("guarded")
+    assert next(each for each in found if each["name"] == "mode")["says"].startswith(
+        "guarded"
+    )
     account.run("rm", "-r", str(account.home), str(account.vault / "shut.md"))
 
 
@@ -114,20 +142,41 @@ def check_that_everything_is_back(account: Account) -> None:
     assert not guard.PROGRAM.exists()
     assert (account.home / "desk.db").stat().st_uid == account.folder.stat().st_uid
     assert {path.owner() for path in account.vault.rglob("*")} == {account.name}
-    listed = account.run("getfacl", "-R", "-p", str(account.vault), str(account.folder)).stdout
+    listed = account.run(
+        "getfacl", "-R", "-p", str(account.vault), str(account.folder)
+    ).stdout
     assert "user:deskhand" not in listed
     assert not re.search(r"user:\d+:", listed)
-    assert f'ca = "{account.home}/work-work-ca.pem"' in account.run("cat", str(account.home / "config.toml")).stdout
+    assert (
+        f'ca = "{account.home}/work-work-ca.pem"'
+        in account.run("cat", str(account.home / "config.toml")).stdout
+    )
     program = [sys.executable, "-m", "deskhand", "log", "--verify", "--json"]
-    done = subprocess.run(program, env={"DESKHAND_HOME": str(account.home)}, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["whole"], "the key that the answers were written with came back too"
+    done = subprocess.run(
+        program,
+        env={"DESKHAND_HOME": str(account.home)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["whole"], (
+        "the key that the answers were written with came back too"
+    )
 
 
 @requirement("guarded:unit")
-def test_the_unit_leaves_little_exposed_whatever_the_vault_is_called(tmp_path: Path) -> None:
+def test_the_unit_leaves_little_exposed_whatever_the_vault_is_called(
+    tmp_path: Path,
+) -> None:
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd-analyze is not installed")
-    made = guard.Guard("alex", 1000, "/srv/a", '/srv/My "vault": 50% of $HOME', others=["/srv/second vault"])
+    made = guard.Guard(
+        "alex",
+        1000,
+        "/srv/a",
+        '/srv/My "vault": 50% of $HOME',
+        others=["/srv/second vault"],
+    )
     file = tmp_path / "deskhand.service"
     file.write_bytes(unit.text_of(made))
     done = subprocess.run(

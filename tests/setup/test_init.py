@@ -28,12 +28,18 @@ from tests.setup.account import Account
 
 
 @requirement("init:commented")
-def test_every_option_is_in_the_file_with_its_sentence_and_its_default(account: Account) -> None:
+def test_every_option_is_in_the_file_with_its_sentence_and_its_default(
+    account: Account,
+) -> None:
     done = account.set_up("--timezone", "Europe/Berlin")
 
     text = (account.home / "config.toml").read_text()
     written = [name for name in OPTIONS if name not in ("home", "tmux", "tmux_pane")]
-    assert [name for name in written if sentence(name) not in text or OPTIONS[name].variable not in text] == []
+    assert [
+        name
+        for name in written
+        if sentence(name) not in text or OPTIONS[name].variable not in text
+    ] == []
     assert {key: value for key, value in tomllib.loads(text).items() if value != {}} == {
         "vault_path": str(account.vault),
         "vault": {"folder": "Deskhand"},
@@ -48,7 +54,9 @@ def test_every_option_is_in_the_file_with_its_sentence_and_its_default(account: 
 
     # Each line that is now a comment may be put in force as it stands, where it has a default.
     uncommented = "\n".join(
-        line.removeprefix("# ") if line.endswith(("= 10", "= 3600", '= "any"', "= false")) else line
+        line.removeprefix("# ")
+        if line.endswith(("= 10", "= 3600", '= "any"', "= false"))
+        else line
         for line in text.splitlines()
     )
     (account.home / "config.toml").write_text(uncommented)
@@ -62,12 +70,17 @@ def test_running_it_again_keeps_every_word_and_a_copy(account: Account) -> None:
     (account.home / "config.toml").write_text(mine)
     (account.home / "config.toml").chmod(0o640)
 
-    done = account.deskhand("init", "--address", "new@example.com", "--user", "ada", "--yes", "--json")
+    done = account.deskhand(
+        "init", "--address", "new@example.com", "--user", "ada", "--yes", "--json"
+    )
 
     text = (account.home / "config.toml").read_text()
     assert done.json["changed"] == {"mail.address": "new@example.com", "user": "ada"}
     assert Path(done.json["backup"]).read_text() == mine
-    assert all(line in text for line in ("# mine\n", "port = 4000  # because\n", "# the address:\n"))
+    assert all(
+        line in text
+        for line in ("# mine\n", "port = 4000  # because\n", "# the address:\n")
+    )
     assert load().settings.address == "new@example.com"
     assert load().settings.port == 4000
     assert load().settings.user == "ada"
@@ -98,9 +111,15 @@ LINES = st.sampled_from(
 
 
 @requirement("init:kept")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.lists(LINES, max_size=10))
-def test_whatever_the_file_says_it_still_says_it_or_nothing_is_planned(tmp_path: Path, lines: list[str]) -> None:
+def test_whatever_the_file_says_it_still_says_it_or_nothing_is_planned(
+    tmp_path: Path, lines: list[str]
+) -> None:
     home = tmp_path / "desk"
     home.mkdir(exist_ok=True)
     text = "\n".join(lines)
@@ -122,7 +141,9 @@ def test_whatever_the_file_says_it_still_says_it_or_nothing_is_planned(tmp_path:
     assert {key: value for key, value in after.items() if value != {}} == {
         key: value for key, value in before.items() if value != {}
     }
-    assert [line for line in lines if line.startswith("# a") and line not in plan.after] == []
+    assert [
+        line for line in lines if line.startswith("# a") and line not in plan.after
+    ] == []
 
 
 @requirement("init:asks-nothing-twice")
@@ -135,7 +156,9 @@ def test_whatever_the_file_says_it_still_says_it_or_nothing_is_planned(tmp_path:
         (["--user", "ada"], "not a terminal, so nothing can be asked"),
     ],
 )
-def test_a_bad_answer_is_named_and_nothing_is_written(account: Account, flags: list[str], says: str) -> None:
+def test_a_bad_answer_is_named_and_nothing_is_written(
+    account: Account, flags: list[str], says: str
+) -> None:
     done = account.deskhand("init", *flags)
 
     assert done.code in (2, 3)
@@ -153,7 +176,9 @@ def test_a_bad_answer_is_named_and_nothing_is_written(account: Account, flags: l
         ("win32", "AppData/Roaming/obsidian"),
     ],
 )
-def test_vaults_are_found_where_obsidian_itself_knows_them(tmp_path: Path, platform: str, place: str) -> None:
+def test_vaults_are_found_where_obsidian_itself_knows_them(
+    tmp_path: Path, platform: str, place: str
+) -> None:
     for name in ("Old", "Open"):
         (tmp_path / name).mkdir()
     listed = {
@@ -165,17 +190,24 @@ def test_vaults_are_found_where_obsidian_itself_knows_them(tmp_path: Path, platf
     (tmp_path / place).mkdir(parents=True)
     (tmp_path / place / "obsidian.json").write_text(json.dumps({"vaults": listed}))
 
-    assert init.vaults({"HOME": str(tmp_path)}, platform) == [tmp_path / "Open", tmp_path / "Old"]
+    assert init.vaults({"HOME": str(tmp_path)}, platform) == [
+        tmp_path / "Open",
+        tmp_path / "Old",
+    ]
 
     (tmp_path / place / "obsidian.json").write_text("{broken")
     assert init.vaults({"HOME": str(tmp_path)}, platform) == []
 
 
 @requirement("init:asks-nothing-twice")
-def test_at_a_terminal_it_asks_offers_the_vaults_and_makes_folders_when_told(account: Account) -> None:
+def test_at_a_terminal_it_asks_offers_the_vaults_and_makes_folders_when_told(
+    account: Account,
+) -> None:
     known = account.folder / ".config" / "obsidian"
     known.mkdir(parents=True)
-    (known / "obsidian.json").write_text(json.dumps({"vaults": {"a": {"path": str(account.vault)}}}))
+    (known / "obsidian.json").write_text(
+        json.dumps({"vaults": {"a": {"path": str(account.vault)}}})
+    )
     ours, theirs = pty.openpty()
     # The number of the vault; a mailbox that is none, then none; an address at the second try; no user; a zone at the
     # second try; yes to folders; yes to writing.
@@ -197,7 +229,9 @@ def test_at_a_terminal_it_asks_offers_the_vaults_and_makes_folders_when_told(acc
     assert (load().settings.mail, load().settings.address) == ("local", "me@example.com")
     assert load().settings.timezone == "Europe/Berlin"
     assert load().settings.user is None
-    assert [slip in done.stderr for slip in ("got 'outlook'", "got 'me'", "got 'Berlin'")] == [True] * 3
+    assert [
+        slip in done.stderr for slip in ("got 'outlook'", "got 'me'", "got 'Berlin'")
+    ] == [True] * 3
     assert sorted(path.name for path in account.own.iterdir()) == sorted(FOLDERS)
     assert "next: deskhand doctor\nnext: deskhand up\n" in done.stdout
 
@@ -205,11 +239,15 @@ def test_at_a_terminal_it_asks_offers_the_vaults_and_makes_folders_when_told(acc
 @requirement("init:kept")
 def test_a_link_stays_a_link_and_a_password_is_not_shown(account: Account) -> None:
     real = account.folder / "dotfiles.toml"
-    real.write_text('[mail]\nkind = "imap"\nimap_url = "imaps://me:old-secret@mail.example.org"\n')
+    real.write_text(
+        '[mail]\nkind = "imap"\nimap_url = "imaps://me:old-secret@mail.example.org"\n'
+    )
     account.home.mkdir()
     (account.home / "config.toml").symlink_to(real)
 
-    done = account.deskhand("init", "--imap-url", "imaps://me:new-secret@mail.example.org", "--yes")
+    done = account.deskhand(
+        "init", "--imap-url", "imaps://me:new-secret@mail.example.org", "--yes"
+    )
 
     assert done.code == 0, done.err
     assert (account.home / "config.toml").is_symlink()
@@ -219,7 +257,9 @@ def test_a_link_stays_a_link_and_a_password_is_not_shown(account: Account) -> No
 
 
 @requirement("init:folder")
-def test_a_new_vault_gets_one_folder_and_one_that_a_desk_worked_in_stays_as_it_is(account: Account) -> None:
+def test_a_new_vault_gets_one_folder_and_one_that_a_desk_worked_in_stays_as_it_is(
+    account: Account,
+) -> None:
     (account.vault / "Done").mkdir()  # the person's own
     account.set_up("--make-folders")
     again = account.deskhand("init", "--vault", account.vault, "--yes", "--json")
@@ -228,7 +268,9 @@ def test_a_new_vault_gets_one_folder_and_one_that_a_desk_worked_in_stays_as_it_i
     assert (load().settings.vault_folder, again.json["changed"]) == ("Deskhand", {})
 
     for older in ("Pending_Approval", None):
-        (account.home / "config.toml").write_text(f'vault_path = "{account.vault if older is None else "/nowhere"}"\n')
+        (account.home / "config.toml").write_text(
+            f'vault_path = "{account.vault if older is None else "/nowhere"}"\n'
+        )
         if older:
             (account.vault / older).mkdir()
         assert account.deskhand("init", "--vault", account.vault, "--yes").code == 0
@@ -242,23 +284,31 @@ def test_what_the_desk_makes_in_the_vault_is_the_person_s_alone(account: Account
     asyncio.run(_take_mail_in_and_propose())
 
     made = [account.vault, *account.vault.rglob("*")]
-    assert {"Needs_Action", "Pending_Approval"} <= {path.parent.name for path in made if path.suffix == ".md"}
+    assert {"Needs_Action", "Pending_Approval"} <= {
+        path.parent.name for path in made if path.suffix == ".md"
+    }
     assert {stat.S_IMODE(path.stat().st_mode) for path in made if path.is_dir()} == {0o700}
     assert {stat.S_IMODE(path.stat().st_mode) for path in made if path.is_file()} == {0o600}
     for folder in (account.vault, account.own, account.own / "Needs_Action"):
         folder.chmod(0o755)
     found = account.deskhand("doctor", "--json").json["findings"]
-    assert [each["says"] for each in found if each["name"] == "folders" and each["state"] == "warning"] == [
-        "others on this machine may read Needs_Action: your mail and what waits"
-    ]
+    assert [
+        each["says"]
+        for each in found
+        if each["name"] == "folders" and each["state"] == "warning"
+    ] == ["others on this machine may read Needs_Action: your mail and what waits"]
 
 
 async def _take_mail_in_and_propose() -> None:
     desk = Desk(load().settings)
     assert isinstance(desk.mailbox, LocalMailbox)
-    today = re.sub(rb"Date: .*", f"Date: {format_datetime(desk.now())}\r".encode(), letter())
+    today = re.sub(
+        rb"Date: .*", f"Date: {format_datetime(desk.now())}\r".encode(), letter()
+    )
     await desk.mailbox.receive([Incoming(today, seen=False)])
-    await desk.gate.propose(SendEmail(to="ann@example.org", subject="Re: Hello", body="Hi.\n"), "email_mcp")
+    await desk.gate.propose(
+        SendEmail(to="ann@example.org", subject="Re: Hello", body="Hi.\n"), "email_mcp"
+    )
     orchestrator = Orchestrator(desk)
     await orchestrator.once()
     await orchestrator.close()

@@ -20,15 +20,27 @@ from tests.resident.test_up import start
 def account(home: Home, tmp_path: Path) -> Home:
     """The home of a person who has a folder of their own."""
     (tmp_path / "person").mkdir()
-    return Home(home.vault, home.environment | {"HOME": str(tmp_path / "person"), "DESKHAND_ADDRESS": "me@example.org"})
+    return Home(
+        home.vault,
+        home.environment
+        | {"HOME": str(tmp_path / "person"), "DESKHAND_ADDRESS": "me@example.org"},
+    )
 
 
 def unit_of(account: Home) -> Path:
-    return Path(account.environment["HOME"]) / ".config" / "systemd" / "user" / "deskhand.service"
+    return (
+        Path(account.environment["HOME"])
+        / ".config"
+        / "systemd"
+        / "user"
+        / "deskhand.service"
+    )
 
 
 @requirement("service:installed")
-def test_install_writes_a_unit_says_what_it_did_not_start_and_uninstall_takes_it_away(account: Home) -> None:
+def test_install_writes_a_unit_says_what_it_did_not_start_and_uninstall_takes_it_away(
+    account: Home,
+) -> None:
     done = account.command("service", "install", "--json")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
@@ -38,7 +50,9 @@ def test_install_writes_a_unit_says_what_it_did_not_start_and_uninstall_takes_it
     assert unit_of(account).stat().st_mode & 0o777 == 0o644
     text = account.command("service", "install").stdout
     assert "put into config.toml what" in text
-    assert json.loads(account.command("service", "status", "--json").stdout)["mode"] == "user"
+    assert (
+        json.loads(account.command("service", "status", "--json").stdout)["mode"] == "user"
+    )
 
     assert account.command("service", "uninstall").returncode == 0
     assert not unit_of(account).exists()
@@ -52,18 +66,32 @@ def test_systemd_reads_the_unit_without_a_complaint(account: Home) -> None:
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd-analyze is not installed")
     account.command("service", "install")
-    done = subprocess.run(["systemd-analyze", "verify", unit_of(account)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", unit_of(account)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @requirement("service:installed")
-def test_what_the_unit_starts_is_this_desk_and_status_says_that_it_runs(account: Home, tmp_path: Path) -> None:
+def test_what_the_unit_starts_is_this_desk_and_status_says_that_it_runs(
+    account: Home, tmp_path: Path
+) -> None:
     account.command("service", "install")
-    lines = dict(line.split("=", 1) for line in unit_of(account).read_text().splitlines() if "=" in line)
+    lines = dict(
+        line.split("=", 1)
+        for line in unit_of(account).read_text().splitlines()
+        if "=" in line
+    )
     command = shlex.split(lines["ExecStart"])
     assert command[1:] == ["-m", "deskhand", "up", "--no-browser"]
     assert shlex.split(lines["Environment"]) == [f"DESKHAND_HOME={account.path}"]
-    assert json.loads(account.command("service", "status", "--json").stdout)["running"] is False
+    assert (
+        json.loads(account.command("service", "status", "--json").stdout)["running"]
+        is False
+    )
 
     desk = start(tmp_path, account.environment, "--port", "0")
     try:
@@ -78,18 +106,30 @@ def test_what_the_unit_starts_is_this_desk_and_status_says_that_it_runs(account:
 
 @requirement("service:installed")
 def test_names_that_mean_something_to_systemd_are_only_names(tmp_path: Path) -> None:
-    found = service_of(tmp_path, Path('/opt/a b/50% "$HOME"'), python="/opt/my python/bin/python")
+    found = service_of(
+        tmp_path, Path('/opt/a b/50% "$HOME"'), python="/opt/my python/bin/python"
+    )
     text = found.text.decode()
-    assert 'ExecStart="/opt/my python/bin/python" "-m" "deskhand" "up" "--no-browser"' in text
+    assert (
+        'ExecStart="/opt/my python/bin/python" "-m" "deskhand" "up" "--no-browser"' in text
+    )
     assert 'Environment="DESKHAND_HOME=/opt/a b/50%% \\"$$HOME\\""' in text
 
 
 @requirement("service:installed")
 def test_the_agent_of_macos_is_a_property_list_that_says_the_same(tmp_path: Path) -> None:
-    found = service_of(tmp_path, Path("/opt/a/desk & <home>"), python="/usr/bin/python3", platform="darwin")
+    found = service_of(
+        tmp_path, Path("/opt/a/desk & <home>"), python="/usr/bin/python3", platform="darwin"
+    )
     read = plistlib.loads(found.text)
     assert found.file == tmp_path / "Library" / "LaunchAgents" / "dev.deskhand.desk.plist"
-    assert read["ProgramArguments"] == ["/usr/bin/python3", "-m", "deskhand", "up", "--no-browser"]
+    assert read["ProgramArguments"] == [
+        "/usr/bin/python3",
+        "-m",
+        "deskhand",
+        "up",
+        "--no-browser",
+    ]
     assert read["EnvironmentVariables"] == {"DESKHAND_HOME": "/opt/a/desk & <home>"}
     assert (read["RunAtLoad"], read["KeepAlive"]) == (True, {"SuccessfulExit": False})
     assert os.fspath(found.file) in found.start

@@ -19,7 +19,9 @@ DATABASES = ("sqlite", "postgresql")
 
 
 @pytest.fixture(scope="session", params=DATABASES)
-def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+def database(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path_factory.mktemp('tasks') / 'desk.db'}"
     return new_database(request.getfixturevalue("postgresql"))
@@ -40,7 +42,13 @@ def service(database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with api_server(environment) as rest:
         server = http_server(Home(home, environment), "tasks", FASTAPI_BASE_URL=rest)
         with server as mcp:
-            yield Service(rest, mcp, database, server.said, lambda: f"user-{next(numbers)}-{uuid.uuid4().hex[:6]}")
+            yield Service(
+                rest,
+                mcp,
+                database,
+                server.said,
+                lambda: f"user-{next(numbers)}-{uuid.uuid4().hex[:6]}",
+            )
 
 
 @pytest.fixture

@@ -30,7 +30,9 @@ class Recorder:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         message = await receive()
-        headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = {
+            name.decode(): value.decode("latin-1") for name, value in scope["headers"]
+        }
         self.requests.append(
             {
                 "method": scope["method"],
@@ -40,7 +42,11 @@ class Recorder:
                 "body": message["body"],
             }
         )
-        content = self.answer if isinstance(self.answer, bytes) else httpx2.Response(200, json=self.answer).content
+        content = (
+            self.answer
+            if isinstance(self.answer, bytes)
+            else httpx2.Response(200, json=self.answer).content
+        )
         kind = (b"content-type", self.media_type.encode())
         said = [kind, (b"x-deskhand-idempotent", b"1")][: 1 + self.honours_keys]
         await send({"type": "http.response.start", "status": self.status, "headers": said})
@@ -72,9 +78,13 @@ async def backend_at(
     if isinstance(app, str):
         http = httpx2.AsyncClient(base_url=app)
     else:
-        http = httpx2.AsyncClient(base_url="http://backend", transport=httpx2.ASGITransport(app=app), timeout=60)
+        http = httpx2.AsyncClient(
+            base_url="http://backend", transport=httpx2.ASGITransport(app=app), timeout=60
+        )
     token = home.environment["SERVICE_AUTH_TOKEN"]
-    desk.__dict__["tasks"] = TasksClient(http, token, timeout=patience, retries=2, pause=pause or Pauses())
+    desk.__dict__["tasks"] = TasksClient(
+        http, token, timeout=patience, retries=2, pause=pause or Pauses()
+    )
     try:
         async with Client(server(desk), mode="2026-07-28") as client:
             yield client
@@ -91,7 +101,11 @@ async def slow_proxy(target: str, hold_back: int) -> AsyncIterator[str]:
 
     async def serve(client: Any) -> None:
         silent = next(left, None) is not None
-        async with client, await anyio.connect_tcp(host, int(port)) as backend, anyio.create_task_group() as group:
+        async with (
+            client,
+            await anyio.connect_tcp(host, int(port)) as backend,
+            anyio.create_task_group() as group,
+        ):
 
             async def answers() -> None:
                 async for data in backend:
@@ -104,7 +118,10 @@ async def slow_proxy(target: str, hold_back: int) -> AsyncIterator[str]:
                 await backend.send(data)
             group.cancel_scope.cancel()
 
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
+    async with (
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
+        anyio.create_task_group() as group,
+    ):
         group.start_soon(listener.serve, serve)
         yield f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
         group.cancel_scope.cancel()

@@ -23,7 +23,9 @@ class api_server(http_server):  # noqa: N801 - used as a function
 
     def __init__(self, environment: dict[str, str], **variables: str) -> None:
         command = [warm_python(), "-m", "deskhand", "tasks-api", "--port", "0"]
-        self.process = subprocess.Popen(command, env=environment | variables, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, env=environment | variables, stderr=subprocess.PIPE, text=True
+        )
         self.said = []
 
     def __enter__(self) -> str:
@@ -48,8 +50,12 @@ class Service:
     new_user: Callable[[], str]
 
     @asynccontextmanager
-    async def client(self, user: str | None, *, token: str = TOKEN, era: str = "2026-07-28") -> AsyncIterator[Client]:
-        headers = {"Authorization": f"Bearer {token}"} | ({"X-User-ID": user} if user is not None else {})
+    async def client(
+        self, user: str | None, *, token: str = TOKEN, era: str = "2026-07-28"
+    ) -> AsyncIterator[Client]:
+        headers = {"Authorization": f"Bearer {token}"} | (
+            {"X-User-ID": user} if user is not None else {}
+        )
         async with (
             httpx2.AsyncClient(headers=headers, timeout=60) as http,
             Client(streamable_http_client(self.mcp, http_client=http), mode=era) as client,
@@ -57,18 +63,24 @@ class Service:
             yield client
 
     def http(self, user: str | None, *, token: str = TOKEN) -> httpx2.AsyncClient:
-        headers = {"Authorization": f"Bearer {token}"} | ({"X-User-ID": user} if user is not None else {})
+        headers = {"Authorization": f"Bearer {token}"} | (
+            {"X-User-ID": user} if user is not None else {}
+        )
         return httpx2.AsyncClient(base_url=self.rest, headers=headers, timeout=60)
 
 
-async def ok(client: Client, name: str, /, meta: Any = None, **arguments: Any) -> dict[str, Any]:
+async def ok(
+    client: Client, name: str, /, meta: Any = None, **arguments: Any
+) -> dict[str, Any]:
     result = await client.call_tool(name, arguments, meta=meta)
     assert not result.is_error, result.content
     assert json.loads(result.content[0].text) == result.structured_content
     return result.structured_content
 
 
-async def refused(client: Client, name: str, /, meta: Any = None, **arguments: Any) -> dict[str, Any]:
+async def refused(
+    client: Client, name: str, /, meta: Any = None, **arguments: Any
+) -> dict[str, Any]:
     result = await client.call_tool(name, arguments, meta=meta)
     assert result.is_error, result.structured_content
     assert result.structured_content is None

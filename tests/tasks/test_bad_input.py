@@ -68,7 +68,9 @@ CASES: dict[tuple[str, str], tuple[dict[str, Any], list[Any]]] = {
 
 @requirement("tasks:validation")
 @pytest.mark.parametrize(("tool", "field"), CASES)
-async def test_a_bad_value_is_named_and_never_reaches_the_backend(home: Home, tool: str, field: str) -> None:
+async def test_a_bad_value_is_named_and_never_reaches_the_backend(
+    home: Home, tool: str, field: str
+) -> None:
     backend = Recorder(500, {})
     rest, values = CASES[tool, field]
     async with backend_at(home, backend, user="ann") as client:
@@ -76,13 +78,18 @@ async def test_a_bad_value_is_named_and_never_reaches_the_backend(home: Home, to
             error = await refused(client, tool, **rest | {field: value})
             assert error["error_type"] == "validation_error", (value, error)
             assert fields(error) == {field}, (value, error)
-            assert all(each["message"] and each["suggestion"] for each in error["details"]["fields"]), (value, error)
+            assert all(
+                each["message"] and each["suggestion"]
+                for each in error["details"]["fields"]
+            ), (value, error)
 
     assert backend.requests == []
 
 
 @requirement("tasks:validation")
-@pytest.mark.parametrize("tool", ["create_task", "update_task", "delete_task", "mark_task_completed"])
+@pytest.mark.parametrize(
+    "tool", ["create_task", "update_task", "delete_task", "mark_task_completed"]
+)
 async def test_what_is_missing_is_named(home: Home, tool: str) -> None:
     backend = Recorder(500, {})
     async with backend_at(home, backend, user="ann") as client:

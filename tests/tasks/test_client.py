@@ -35,7 +35,9 @@ class Flaky(Recorder):
 
 @requirement("tasks:retry")
 @pytest.mark.parametrize("status", [502, 503, 504])
-async def test_a_read_is_tried_again_after_one_and_two_seconds(home: Home, status: int) -> None:
+async def test_a_read_is_tried_again_after_one_and_two_seconds(
+    home: Home, status: int
+) -> None:
     backend, pauses = Flaky(2, status), Pauses()
     async with backend_at(home, backend, user="ann", pause=pauses) as client:
         assert await ok(client, "list_tasks") == EMPTY
@@ -55,7 +57,9 @@ async def test_after_two_retries_the_failure_is_told(home: Home) -> None:
 
 
 @requirement("tasks:retry")
-async def test_a_create_is_repeated_under_one_key_where_the_backend_has_shown_that_it_honours_it(home: Home) -> None:
+async def test_a_create_is_repeated_under_one_key_where_the_backend_has_shown_that_it_honours_it(
+    home: Home,
+) -> None:
     backend = Flaky(2, 503)
     backend.honours_keys = True
     async with backend_at(home, backend, user="ann") as client:
@@ -111,7 +115,8 @@ def task(number: int, **more: Any) -> dict[str, Any]:
 
 @requirement("tasks:retry")
 @pytest.mark.parametrize(
-    ("lose", "error_type"), [(anyio.sleep_forever, "timeout_error"), (break_off, "connection_error")]
+    ("lose", "error_type"),
+    [(anyio.sleep_forever, "timeout_error"), (break_off, "connection_error")],
 )
 async def test_a_create_whose_answer_is_lost_makes_one_task_on_a_backend_that_knows_no_keys(
     home: Home, lose: Any, error_type: str
@@ -130,7 +135,9 @@ async def test_a_create_whose_answer_is_lost_makes_one_task_on_a_backend_that_kn
 
 @requirement("tasks:retry")
 @pytest.mark.parametrize("status", [502, 503, 504])
-async def test_a_create_that_an_unknown_backend_did_not_answer_well_is_not_repeated(home: Home, status: int) -> None:
+async def test_a_create_that_an_unknown_backend_did_not_answer_well_is_not_repeated(
+    home: Home, status: int
+) -> None:
     backend = Recorder(status, b"")
     async with backend_at(home, backend, user="ann") as client:
         error = await refused(client, "create_task", title="Buy milk")
@@ -150,7 +157,11 @@ async def test_a_bare_list_of_tasks_with_nine_fields_is_listed(home: Home) -> No
 
 @requirement("tasks:any-backend")
 async def test_optional_fields_that_a_backend_leaves_out_are_null(home: Home) -> None:
-    short = {name: value for name, value in task(1).items() if name not in ("description", "due_date")}
+    short = {
+        name: value
+        for name, value in task(1).items()
+        if name not in ("description", "due_date")
+    }
     async with backend_at(home, Recorder(200, [short]), user="ann") as client:
         found = await ok(client, "list_tasks")
 
@@ -158,29 +169,45 @@ async def test_optional_fields_that_a_backend_leaves_out_are_null(home: Home) ->
 
 
 @requirement("tasks:any-backend")
-async def test_filters_order_and_pages_hold_on_a_backend_that_knows_none(home: Home) -> None:
-    due = {3: "2026-03-01T10:00:00", 4: "2026-02-01T10:00:00+02:00", 5: "2026-02-01T09:00:00Z"}
+async def test_filters_order_and_pages_hold_on_a_backend_that_knows_none(
+    home: Home,
+) -> None:
+    due = {
+        3: "2026-03-01T10:00:00",
+        4: "2026-02-01T10:00:00+02:00",
+        5: "2026-02-01T09:00:00Z",
+    }
     made = [task(number, due_date=due.get(number)) for number in range(1, 31)]
     async with backend_at(home, Recorder(200, made), user="ann") as client:
 
         async def ids(**asked: Any) -> list[int]:
-            return [each["id"] for each in (await ok(client, "list_tasks", **asked))["tasks"]]
+            return [
+                each["id"] for each in (await ok(client, "list_tasks", **asked))["tasks"]
+            ]
 
         first = await ok(client, "list_tasks", limit=20)
         second = await ok(client, "list_tasks", limit=20, cursor=first["next_cursor"])
         seen = [each["id"] for page in (first, second) for each in page["tasks"]]
-        assert (seen, first["total"], second["next_cursor"]) == (list(range(30, 0, -1)), 30, None)
+        assert (seen, first["total"], second["next_cursor"]) == (
+            list(range(30, 0, -1)),
+            30,
+            None,
+        )
         assert await ids(completed=False, limit=3) == [29, 27, 25]
         assert await ids(priority="Urgent", sort="created_at", limit=2) == [3, 7]
         assert await ids(q="TASK 12") == [12]
         assert await ids(sort="due_date", limit=4) == [4, 5, 3, 1]
         assert await ids(due_after="2026-02-01T08:30:00Z", sort="created_at") == [3, 5]
         assert await ids(due_before="2026-02-01T08:30:00Z") == [4]
-        assert (await refused(client, "list_tasks", cursor="nonsense"))["error_type"] == "validation_error"
+        assert (await refused(client, "list_tasks", cursor="nonsense"))[
+            "error_type"
+        ] == "validation_error"
 
 
 @requirement("tasks:any-backend")
-async def test_a_backend_that_cuts_its_list_at_our_limit_is_asked_for_all_of_it(home: Home) -> None:
+async def test_a_backend_that_cuts_its_list_at_our_limit_is_asked_for_all_of_it(
+    home: Home,
+) -> None:
     made = [task(number) for number in range(1, 31)]
 
     class Cutting(Recorder):
@@ -191,16 +218,24 @@ async def test_a_backend_that_cuts_its_list_at_our_limit_is_asked_for_all_of_it(
     async with backend_at(home, Cutting(200, made), user="ann") as client:
         found = await ok(client, "list_tasks")
 
-    assert (found["total"], found["tasks"][0]["id"], found["next_cursor"] is None) == (30, 30, False)
+    assert (found["total"], found["tasks"][0]["id"], found["next_cursor"] is None) == (
+        30,
+        30,
+        False,
+    )
 
 
 @requirement("tasks:any-backend")
 async def test_one_task_of_nine_fields_is_read_whole_by_the_whole_desk(home: Home) -> None:
-    async with backend_at(home, Recorder(200, task(1)), user="ann", server=desk_server) as client:
+    async with backend_at(
+        home, Recorder(200, task(1)), user="ann", server=desk_server
+    ) as client:
         found = await client.call_tool("get_task", {"task_id": 1})
         changed = await client.call_tool("arrange_task", {"task_id": 1, "labels": ["x"]})
 
-    assert found.structured_content == IsPartialDict(task(1) | {"project": None, "labels": [], "version": 0})
+    assert found.structured_content == IsPartialDict(
+        task(1) | {"project": None, "labels": [], "version": 0}
+    )
     assert not changed.is_error
 
 
@@ -225,8 +260,12 @@ async def test_each_refusal_of_a_backend_begins_with_the_contracts_text(
 
 
 @requirement("tasks:words")
-async def test_a_timeout_and_a_backend_that_is_not_there_begin_with_the_contracts_text(home: Home) -> None:
-    async with backend_at(home, Forgetful(anyio.sleep_forever), user="ann", patience=0.1) as client:
+async def test_a_timeout_and_a_backend_that_is_not_there_begin_with_the_contracts_text(
+    home: Home,
+) -> None:
+    async with backend_at(
+        home, Forgetful(anyio.sleep_forever), user="ann", patience=0.1
+    ) as client:
         late = await refused(client, "create_task", title="x")
     async with backend_at(home, "http://127.0.0.1:1", user="ann") as client:
         gone = await refused(client, "create_task", title="x")
@@ -240,7 +279,9 @@ async def test_a_timeout_and_a_backend_that_is_not_there_begin_with_the_contract
     assert gone["message"] == "Unable to connect to backend service"
     assert nobody["message"].startswith("Service authentication failed")
     assert "Missing user context in MCP request" in nobody["message"]
-    assert too_long["message"].endswith("the id that it names must have 1 to 255 printable characters")
+    assert too_long["message"].endswith(
+        "the id that it names must have 1 to 255 printable characters"
+    )
 
 
 @requirement("tasks:retry")
@@ -254,13 +295,18 @@ async def test_nothing_else_is_tried_again(home: Home, status: int, sent: int) -
 
 
 @requirement("tasks:errors")
-async def test_a_backend_that_is_not_there_is_a_connection_error_with_what_to_do(home: Home) -> None:
+async def test_a_backend_that_is_not_there_is_a_connection_error_with_what_to_do(
+    home: Home,
+) -> None:
     pauses = Pauses()
     async with backend_at(home, "http://127.0.0.1:1", user="ann", pause=pauses) as client:
         error = await refused(client, "list_tasks")
         once = await refused(client, "delete_task", task_id=1)
 
-    assert (error["error_type"], once["error_type"]) == ("connection_error", "connection_error")
+    assert (error["error_type"], once["error_type"]) == (
+        "connection_error",
+        "connection_error",
+    )
     assert "FASTAPI_BASE_URL" in error["suggestions"][0]
     assert pauses.seconds == [1, 2]
 
@@ -277,7 +323,9 @@ async def test_a_backend_that_is_not_there_is_a_connection_error_with_what_to_do
         Recorder(500, b"Traceback: the password is hunter2", "text/plain"),
     ],
 )
-async def test_an_answer_that_was_not_agreed_on_is_a_backend_error(home: Home, backend: Recorder) -> None:
+async def test_an_answer_that_was_not_agreed_on_is_a_backend_error(
+    home: Home, backend: Recorder
+) -> None:
     async with backend_at(home, backend, user="ann") as client:
         error = await refused(client, "list_tasks")
 

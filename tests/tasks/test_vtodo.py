@@ -86,7 +86,9 @@ END:VCALENDAR\r
 
 
 def calendar(*lines: str) -> bytes:
-    return "\n".join(["BEGIN:VCALENDAR", "BEGIN:VTODO", "UID:u", *lines, "END:VTODO", "END:VCALENDAR"]).encode()
+    return "\n".join(
+        ["BEGIN:VCALENDAR", "BEGIN:VTODO", "UID:u", *lines, "END:VTODO", "END:VCALENDAR"]
+    ).encode()
 
 
 GOOD = calendar("SUMMARY:good")
@@ -116,13 +118,33 @@ TAKEN: dict[str, tuple[bytes, int, dict[str, Any]]] = {
         5,
         {"title": f"{LONG[:199]}…", "description": f"{LONG}\n\nd"},
     ),
-    "a long folded title": (calendar("DESCRIPTION:d\n d\n d", f"SUMMARY:{LONG}"), 7, {"title": f"{LONG[:199]}…"}),
-    "a long text": (calendar("SUMMARY:a", f"DESCRIPTION:{'y' * 10_001}"), 5, {"description": "y" * 10_000}),
+    "a long folded title": (
+        calendar("DESCRIPTION:d\n d\n d", f"SUMMARY:{LONG}"),
+        7,
+        {"title": f"{LONG[:199]}…"},
+    ),
+    "a long text": (
+        calendar("SUMMARY:a", f"DESCRIPTION:{'y' * 10_001}"),
+        5,
+        {"description": "y" * 10_000},
+    ),
     "two titles": (calendar("SUMMARY:a", "SUMMARY:b"), 5, {"title": "a"}),
     "a naive nonsense time": (calendar("SUMMARY:a", "DUE:tomorrow"), 5, {"due_date": None}),
-    "an impossible day": (calendar("SUMMARY:a", "DUE:20260230T100000Z"), 5, {"due_date": None}),
-    "an impossible hour": (calendar("SUMMARY:a", "DUE:20260220T250000Z"), 5, {"due_date": None}),
-    "a time out of range": (calendar("SUMMARY:a", "DTSTART:99991231T235959Z", "DURATION:P9W"), 6, {"due_date": None}),
+    "an impossible day": (
+        calendar("SUMMARY:a", "DUE:20260230T100000Z"),
+        5,
+        {"due_date": None},
+    ),
+    "an impossible hour": (
+        calendar("SUMMARY:a", "DUE:20260220T250000Z"),
+        5,
+        {"due_date": None},
+    ),
+    "a time out of range": (
+        calendar("SUMMARY:a", "DTSTART:99991231T235959Z", "DURATION:P9W"),
+        6,
+        {"due_date": None},
+    ),
     "a foreign zone": (
         calendar("SUMMARY:a", "DUE;TZID=../../etc/passwd:20260220T100000"),
         5,
@@ -136,14 +158,26 @@ TAKEN: dict[str, tuple[bytes, int, dict[str, Any]]] = {
         6,
         {"due_date": "2026-02-20T10:00:00.000000Z", "recurrence": None},
     ),
-    "a rule without a due date": (calendar("SUMMARY:a", "RRULE:FREQ=DAILY"), 5, {"recurrence": None}),
+    "a rule without a due date": (
+        calendar("SUMMARY:a", "RRULE:FREQ=DAILY"),
+        5,
+        {"recurrence": None},
+    ),
     "too many labels": (
         calendar("SUMMARY:a", f"CATEGORIES:{','.join(map(str, range(21)))}"),
         5,
         {"labels": [str(number) for number in range(20)]},
     ),
-    "a label of a hundred letters": (calendar("SUMMARY:a", f"CATEGORIES:b,{'c' * 100}"), 5, {"labels": ["b"]}),
-    "a part of nothing": (calendar("SUMMARY:a", "RELATED-TO:nobody"), 5, {"parent_id": None}),
+    "a label of a hundred letters": (
+        calendar("SUMMARY:a", f"CATEGORIES:b,{'c' * 100}"),
+        5,
+        {"labels": ["b"]},
+    ),
+    "a part of nothing": (
+        calendar("SUMMARY:a", "RELATED-TO:nobody"),
+        5,
+        {"parent_id": None},
+    ),
     "a part of itself": (calendar("SUMMARY:a", "RELATED-TO:u"), 5, {"parent_id": None}),
 }
 OUTLOOK = """BEGIN:VCALENDAR
@@ -184,12 +218,17 @@ END:VCALENDAR
 
 async def exported(rest: httpx2.AsyncClient) -> bytes:
     answer = await rest.get("/tasks/export")
-    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/calendar; charset=utf-8")
+    assert (answer.status_code, answer.headers["content-type"]) == (
+        200,
+        "text/calendar; charset=utf-8",
+    )
     return answer.content
 
 
 async def taken(rest: httpx2.AsyncClient, content: bytes) -> dict[str, Any]:
-    answer = await rest.post("/tasks/import", content=content, headers={"Content-Type": "text/calendar"})
+    answer = await rest.post(
+        "/tasks/import", content=content, headers={"Content-Type": "text/calendar"}
+    )
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -199,12 +238,13 @@ async def listed(rest: httpx2.AsyncClient) -> list[dict[str, Any]]:
 
 
 _CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\x00")
-_NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20).filter(
-    lambda n: n == n.strip()
-)
+_NAMES = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20
+).filter(lambda n: n == n.strip())
 TASKS = st.fixed_dictionaries(
     {
-        "title": st.text(_CHARACTERS, min_size=1, max_size=200).filter(str.strip) | st.sampled_from(HOSTILE),
+        "title": st.text(_CHARACTERS, min_size=1, max_size=200).filter(str.strip)
+        | st.sampled_from(HOSTILE),
         "priority": st.sampled_from(["Low", "Medium", "High", "Urgent"]),
         "labels": st.lists(_NAMES, max_size=4, unique=True),
     },
@@ -219,18 +259,30 @@ TASKS = st.fixed_dictionaries(
 
 
 @requirement("tasks:vtodo")
-def test_for_any_tasks_export_then_import_gives_the_same(service: Service, scale: int) -> None:
-    @settings(max_examples=12 * scale, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+def test_for_any_tasks_export_then_import_gives_the_same(
+    service: Service, scale: int
+) -> None:
+    @settings(
+        max_examples=12 * scale,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        derandomize=True,
+    )
     @given(st.lists(st.tuples(TASKS, st.booleans(), st.booleans()), min_size=1, max_size=6))
     def holds(wanted: list[tuple[dict[str, Any], bool, bool]]) -> None:
-        headers = [{"Authorization": f"Bearer {TOKEN}", "X-User-ID": service.new_user()} for _ in range(2)]
+        headers = [
+            {"Authorization": f"Bearer {TOKEN}", "X-User-ID": service.new_user()}
+            for _ in range(2)
+        ]
         with (
             httpx2.Client(base_url=service.rest, headers=headers[0], timeout=60) as mine,
             httpx2.Client(base_url=service.rest, headers=headers[1], timeout=60) as theirs,
         ):
             parent: int | None = None
             for task, done, part in wanted:
-                made = mine.post("/tasks", json=task | ({"parent_id": parent} if part else {}))
+                made = mine.post(
+                    "/tasks", json=task | ({"parent_id": parent} if part else {})
+                )
                 assert made.status_code == 201, made.text
                 parent = parent or made.json()["id"]
                 if done:
@@ -238,7 +290,9 @@ def test_for_any_tasks_export_then_import_gives_the_same(service: Service, scale
             file = mine.get("/tasks/export").content
 
             assert max(map(len, file.split(b"\r\n"))) <= 75
-            assert theirs.post("/tasks/import", content=file).json()["imported"] == len(wanted)
+            assert theirs.post("/tasks/import", content=file).json()["imported"] == len(
+                wanted
+            )
             assert shown(theirs) == shown(mine)
             assert theirs.post("/tasks/import", content=file).json()["imported"] == 0
             assert theirs.get("/tasks/export").content.count(b"BEGIN:VTODO") == len(wanted)
@@ -253,7 +307,11 @@ def shown(http: httpx2.Client) -> list[list[Any]]:
     kept = ("priority", "due_date", "completed", "labels", "project", "recurrence")
     return sorted(
         [
-            [spoken(task["title"]), spoken(task["description"]), titles.get(task["parent_id"])]
+            [
+                spoken(task["title"]),
+                spoken(task["description"]),
+                titles.get(task["parent_id"]),
+            ]
             + [task[name] for name in kept]
             for task in tasks
         ],
@@ -265,13 +323,24 @@ def spoken(text: str | None) -> str | None:
     if text is None:
         return None
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return "".join("\ufffd" if (sign < " " and sign not in "\t\n") or sign == "\x7f" else sign for sign in text)
+    return "".join(
+        "\ufffd" if (sign < " " and sign not in "\t\n") or sign == "\x7f" else sign
+        for sign in text
+    )
 
 
 @requirement("tasks:vtodo")
 async def test_hostile_text_stays_in_its_property(rest: httpx2.AsyncClient) -> None:
     for text in HOSTILE:
-        await rest.post("/tasks", json={"title": text, "description": text, "labels": ["a,b;c\\"], "project": "p\\n"})
+        await rest.post(
+            "/tasks",
+            json={
+                "title": text,
+                "description": text,
+                "labels": ["a,b;c\\"],
+                "project": "p\\n",
+            },
+        )
 
     file = (await exported(rest)).decode()
 
@@ -286,8 +355,14 @@ async def test_hostile_text_stays_in_its_property(rest: httpx2.AsyncClient) -> N
 
 
 @requirement("tasks:vtodo")
-async def test_a_repeated_task_goes_on_where_it_was(service: Service, rest: httpx2.AsyncClient) -> None:
-    rules = ["FREQ=WEEKLY;INTERVAL=2", "FREQ=DAILY;COUNT=5", "FREQ=MONTHLY;BYDAY=-1FR;UNTIL=22001231T235959Z"]
+async def test_a_repeated_task_goes_on_where_it_was(
+    service: Service, rest: httpx2.AsyncClient
+) -> None:
+    rules = [
+        "FREQ=WEEKLY;INTERVAL=2",
+        "FREQ=DAILY;COUNT=5",
+        "FREQ=MONTHLY;BYDAY=-1FR;UNTIL=22001231T235959Z",
+    ]
     for rule in rules:
         body = {"title": rule, "due_date": "2126-01-04T09:00:00Z", "recurrence": rule}
         made = (await rest.post("/tasks", json=body)).json()
@@ -295,7 +370,12 @@ async def test_a_repeated_task_goes_on_where_it_was(service: Service, rest: http
     file = await exported(rest)
 
     async with service.http(service.new_user()) as other:
-        assert await taken(other, file) == {"imported": 6, "already_there": 0, "left_out": 0, "problems": []}
+        assert await taken(other, file) == {
+            "imported": 6,
+            "already_there": 0,
+            "left_out": 0,
+            "problems": [],
+        }
         followed = []
         for http in (rest, other):
             for task in await listed(http):
@@ -312,7 +392,9 @@ async def test_a_repeated_task_goes_on_where_it_was(service: Service, rest: http
 
 
 @requirement("tasks:vtodo")
-async def test_a_foreign_programs_file_is_understood(service: Service, rest: httpx2.AsyncClient) -> None:
+async def test_a_foreign_programs_file_is_understood(
+    service: Service, rest: httpx2.AsyncClient
+) -> None:
     assert await taken(rest, b"\xef\xbb\xbf" + FOREIGN.encode()) == {
         "imported": 3,
         "already_there": 0,
@@ -321,33 +403,62 @@ async def test_a_foreign_programs_file_is_understood(service: Service, rest: htt
     }
 
     found = {task["title"]: task for task in await listed(rest)}
-    part, whole, long = (found[t] for t in ("Teil eins, mit Beistrich", "The whole", "From a start\nand a length"))
+    part, whole, long = (
+        found[t]
+        for t in ("Teil eins, mit Beistrich", "The whole", "From a start\nand a length")
+    )
     assert (part["parent_id"], part["labels"], part["priority"]) == (
         whole["id"],
         ["Arbeit", "zu,Hause", "garden"],
         "High",
     )
     assert part["due_date"] == "2026-12-24T23:59:00.000000Z"
-    assert (whole["due_date"], whole["description"]) == ("2026-12-24T17:00:00.000000Z", None)
-    assert (whole["recurrence"], whole["priority"]) == ("FREQ=WEEKLY;UNTIL=20271231T235959Z", "Medium")
-    assert (long["due_date"], long["completed"], long["priority"]) == ("2026-12-26T01:00:00.000000Z", True, "Low")
+    assert (whole["due_date"], whole["description"]) == (
+        "2026-12-24T17:00:00.000000Z",
+        None,
+    )
+    assert (whole["recurrence"], whole["priority"]) == (
+        "FREQ=WEEKLY;UNTIL=20271231T235959Z",
+        "Medium",
+    )
+    assert (long["due_date"], long["completed"], long["priority"]) == (
+        "2026-12-26T01:00:00.000000Z",
+        True,
+        "Low",
+    )
     # Its own names are kept: what goes back to that program is known there.
-    names = {line for line in (await exported(rest)).decode().split("\r\n") if line.startswith(("UID:", "RELATED-TO"))}
+    names = {
+        line
+        for line in (await exported(rest)).decode().split("\r\n")
+        if line.startswith(("UID:", "RELATED-TO"))
+    }
     assert names == {"UID:part", "UID:whole", "UID:long", "RELATED-TO;RELTYPE=PARENT:whole"}
 
 
 @requirement("tasks:vtodo")
-async def test_a_second_import_changes_nothing_and_a_deleted_task_comes_back(rest: httpx2.AsyncClient) -> None:
+async def test_a_second_import_changes_nothing_and_a_deleted_task_comes_back(
+    rest: httpx2.AsyncClient,
+) -> None:
     for title in ("own", "other"):
         await rest.post("/tasks", json={"title": title})
     file = await exported(rest)
     before = await listed(rest)
-    assert await taken(rest, file) == {"imported": 0, "already_there": 2, "left_out": 0, "problems": []}
+    assert await taken(rest, file) == {
+        "imported": 0,
+        "already_there": 2,
+        "left_out": 0,
+        "problems": [],
+    }
     assert await listed(rest) == before
 
     await rest.put(f"/tasks/{before[0]['id']}", json={"title": "edited here"})
     await rest.delete(f"/tasks/{before[1]['id']}")
-    assert await taken(rest, file) == {"imported": 1, "already_there": 1, "left_out": 0, "problems": []}
+    assert await taken(rest, file) == {
+        "imported": 1,
+        "already_there": 1,
+        "left_out": 0,
+        "problems": [],
+    }
     assert [(task["id"], task["title"]) for task in await listed(rest)] == [
         (before[0]["id"], "edited here"),
         (before[1]["id"], "other"),
@@ -360,7 +471,9 @@ async def test_a_second_import_changes_nothing_and_a_deleted_task_comes_back(res
 
 
 @requirement("tasks:vtodo")
-async def test_a_file_imported_many_times_at_once_is_there_once(rest: httpx2.AsyncClient) -> None:
+async def test_a_file_imported_many_times_at_once_is_there_once(
+    rest: httpx2.AsyncClient,
+) -> None:
     answers = await asyncio.gather(*(taken(rest, FOREIGN.encode()) for _ in range(6)))
 
     assert sum(answer["imported"] for answer in answers) == 3
@@ -368,13 +481,17 @@ async def test_a_file_imported_many_times_at_once_is_there_once(rest: httpx2.Asy
 
 
 @requirement("tasks:isolation")
-async def test_another_users_file_makes_tasks_of_ones_own(service: Service, rest: httpx2.AsyncClient) -> None:
+async def test_another_users_file_makes_tasks_of_ones_own(
+    service: Service, rest: httpx2.AsyncClient
+) -> None:
     await rest.post("/tasks", json={"title": "hers"})
     before = await listed(rest)
     file = await exported(rest)
 
     async with service.http(service.new_user()) as other:
-        assert (await taken(other, file.replace(b"SUMMARY:hers", b"SUMMARY:mine")))["imported"] == 1
+        assert (await taken(other, file.replace(b"SUMMARY:hers", b"SUMMARY:mine")))[
+            "imported"
+        ] == 1
         assert [task["title"] for task in await listed(other)] == ["mine"]
         # By its UID nobody makes a subtask of another's task.
         uid = next(line for line in file.split(b"\r\n") if line.startswith(b"UID:"))[4:]
@@ -400,50 +517,82 @@ async def test_what_is_no_calendar_is_refused_with_its_line_and_nothing_of_it_is
 ) -> None:
     for name, (content, line) in NO_CALENDAR.items():
         answer = await rest.post("/tasks/import", content=content)
-        assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json"), name
+        assert (answer.status_code, answer.headers["content-type"]) == (
+            422,
+            "application/problem+json",
+        ), name
         assert answer.json()["detail"].startswith(f"line {line}: "), (name, answer.text)
         if b"BEGIN:VCALENDAR\n" in content:
             answer = await rest.post("/tasks/import", content=with_good(content))
-            assert answer.json()["detail"].startswith(f"line {line + 4}: "), (name, answer.text)
+            assert answer.json()["detail"].startswith(f"line {line + 4}: "), (
+                name,
+                answer.text,
+            )
     endless = f"BEGIN:VCALENDAR\nBEGIN:{'x' * 9_000_000}\nEND:VTODO\n".encode()
     assert len((await rest.post("/tasks/import", content=endless)).content) < 1000
     large = calendar(f"SUMMARY:{'x' * 10_000_000}")
-    assert "larger than" in (await rest.post("/tasks/import", content=large)).json()["detail"]
+    assert (
+        "larger than" in (await rest.post("/tasks/import", content=large)).json()["detail"]
+    )
 
     assert await listed(rest) == []
 
 
 @requirement("tasks:vtodo")
-async def test_a_task_that_cannot_be_taken_is_told_with_its_line_and_the_others_are_taken(service: Service) -> None:
+async def test_a_task_that_cannot_be_taken_is_told_with_its_line_and_the_others_are_taken(
+    service: Service,
+) -> None:
     for name, (content, line) in NOT_TAKEN.items():
         async with service.http(service.new_user()) as rest:
             answer = await taken(rest, with_good(content))
             assert [task["title"] for task in await listed(rest)] == ["good"], name
-        assert [(each["line"], each["imported"]) for each in answer["problems"]] == [(line + 4, False)], (name, answer)
+        assert [(each["line"], each["imported"]) for each in answer["problems"]] == [
+            (line + 4, False)
+        ], (name, answer)
         assert (answer["imported"], answer["left_out"]) == (1, 0)
     twice = calendar("SUMMARY:a", "END:VTODO", "BEGIN:VTODO", "UID:u", "SUMMARY:b")
     async with service.http(service.new_user()) as rest:
         answer = await taken(rest, twice)
         assert [task["title"] for task in await listed(rest)] == ["a"]
     (told,) = answer["problems"]
-    assert told == {"line": 6, "title": "b", "message": "the UID of line 2 again", "imported": False}
+    assert told == {
+        "line": 6,
+        "title": "b",
+        "message": "the UID of line 2 again",
+        "imported": False,
+    }
 
 
 @requirement("tasks:vtodo")
-async def test_what_of_a_task_cannot_be_kept_is_told_with_its_line_and_the_task_is_taken(service: Service) -> None:
+async def test_what_of_a_task_cannot_be_kept_is_told_with_its_line_and_the_task_is_taken(
+    service: Service,
+) -> None:
     for name, (content, line, kept) in TAKEN.items():
         async with service.http(service.new_user()) as rest:
             answer = await taken(rest, content)
             (task,) = await listed(rest)
-        assert [(each["line"], each["imported"]) for each in answer["problems"]] == [(line, True)], (name, answer)
+        assert [(each["line"], each["imported"]) for each in answer["problems"]] == [
+            (line, True)
+        ], (name, answer)
         assert {key: task[key] for key in kept} == kept, name
 
 
 @requirement("tasks:vtodo")
-async def test_a_part_of_a_part_is_a_part_of_the_whole_and_a_circle_has_none(rest: httpx2.AsyncClient) -> None:
-    tasks = [("whole", None), ("part", "whole"), ("detail", "part"), ("bolt", "detail"), ("hen", "egg"), ("egg", "hen")]
+async def test_a_part_of_a_part_is_a_part_of_the_whole_and_a_circle_has_none(
+    rest: httpx2.AsyncClient,
+) -> None:
+    tasks = [
+        ("whole", None),
+        ("part", "whole"),
+        ("detail", "part"),
+        ("bolt", "detail"),
+        ("hen", "egg"),
+        ("egg", "hen"),
+    ]
     lines = [
-        f"BEGIN:VTODO\nUID:{uid}\nSUMMARY:{uid}\n" + (f"RELATED-TO:{parent}\n" if parent else "") + "END:VTODO\n"
+        f"BEGIN:VTODO\nUID:{uid}\nSUMMARY:{uid}\n"
+        + (f"RELATED-TO:{parent}\n" if parent else "")
+        + "END:VTODO\n"
         for uid, parent in reversed(tasks)
     ]
 
@@ -456,7 +605,12 @@ async def test_a_part_of_a_part_is_a_part_of_the_whole_and_a_circle_has_none(res
         **dict.fromkeys(("part", "detail", "bolt"), whole),
         **dict.fromkeys(("hen", "egg")),
     }
-    assert sorted(each["title"] for each in answer["problems"]) == ["bolt", "detail", "egg", "hen"]
+    assert sorted(each["title"] for each in answer["problems"]) == [
+        "bolt",
+        "detail",
+        "egg",
+        "hen",
+    ]
 
 
 @requirement("tasks:vtodo")
@@ -472,7 +626,9 @@ async def test_a_part_of_a_part_is_a_part_of_the_whole_and_a_circle_has_none(res
         ("Europe/Vienna:20261224T180000", "2026-12-24T17:00"),
     ],
 )
-async def test_a_zone_that_the_calendar_brings_along_is_used(rest: httpx2.AsyncClient, due: str, instant: str) -> None:
+async def test_a_zone_that_the_calendar_brings_along_is_used(
+    rest: httpx2.AsyncClient, due: str, instant: str
+) -> None:
     todo = f"BEGIN:VTODO\nUID:u\nSUMMARY:t\nDUE;TZID={due}\nEND:VTODO"
 
     answer = await taken(rest, (OUTLOOK % todo).encode())
@@ -483,8 +639,12 @@ async def test_a_zone_that_the_calendar_brings_along_is_used(rest: httpx2.AsyncC
 
 
 @requirement("tasks:vtodo")
-async def test_the_time_of_completion_is_kept_on_the_way_in_and_out(rest: httpx2.AsyncClient) -> None:
-    await taken(rest, calendar("SUMMARY:a", "STATUS:COMPLETED", "COMPLETED:20200102T030405Z"))
+async def test_the_time_of_completion_is_kept_on_the_way_in_and_out(
+    rest: httpx2.AsyncClient,
+) -> None:
+    await taken(
+        rest, calendar("SUMMARY:a", "STATUS:COMPLETED", "COMPLETED:20200102T030405Z")
+    )
     (task,) = await listed(rest)
 
     assert b"\r\nCOMPLETED:20200102T030405Z\r\n" in await exported(rest)
@@ -498,15 +658,28 @@ async def test_the_time_of_completion_is_kept_on_the_way_in_and_out(rest: httpx2
 
 @requirement("tasks:vtodo")
 @pytest.mark.parametrize(
-    "due_date", ["0001-01-01T00:00:00Z", "0002-01-01T10:00:00Z", "9995-06-01T12:00:00Z", "9999-12-31T23:59:59Z"]
+    "due_date",
+    [
+        "0001-01-01T00:00:00Z",
+        "0002-01-01T10:00:00Z",
+        "9995-06-01T12:00:00Z",
+        "9999-12-31T23:59:59Z",
+    ],
 )
 async def test_the_first_and_the_last_years_stop_nobody(home: Home, due_date: str) -> None:
-    desk = Desk(load(home.environment | {"DESKHAND_USER": "ann", "DESKHAND_TIMEZONE": "America/New_York"}).settings)
+    desk = Desk(
+        load(
+            home.environment
+            | {"DESKHAND_USER": "ann", "DESKHAND_TIMEZONE": "America/New_York"}
+        ).settings
+    )
     try:
         body = {"title": "t", "due_date": due_date, "recurrence": "FREQ=DAILY"}
         made = await desk.tasks.call("ann", "POST", "/tasks", body=body)
         file: str = await desk.tasks.call("ann", "GET", "/tasks/export")
-        done = await desk.tasks.call("ann", "PATCH", f"/tasks/{made['id']}", body={"completed": True})
+        done = await desk.tasks.call(
+            "ann", "PATCH", f"/tasks/{made['id']}", body={"completed": True}
+        )
         again = await desk.tasks.call("bob", "POST", "/tasks/import", body=file.encode())
     finally:
         await desk.leave_tasks()
@@ -517,13 +690,27 @@ async def test_the_first_and_the_last_years_stop_nobody(home: Home, due_date: st
 
 
 @requirement("store:upgraded")
-async def test_a_task_that_was_completed_before_keeps_the_last_time_it_can_have_been(home: Home) -> None:
+async def test_a_task_that_was_completed_before_keeps_the_last_time_it_can_have_been(
+    home: Home,
+) -> None:
     home.path.mkdir()
     columns = "user_id, title, completed, priority, created_at, updated_at, labels, version, search"
     with database_at(f"sqlite:///{home.path / 'desk.db'}", "0011") as connection:
         for done in (0, 1):
-            row = ("ann", "t", done, 1, "2026-01-01T00:00:00.000000Z", "2026-02-03T04:05:06.000000Z", "", 1, "t")
-            connection.execute(f"INSERT INTO task ({columns}) VALUES ({', '.join('?' * len(row))})", row)
+            row = (
+                "ann",
+                "t",
+                done,
+                1,
+                "2026-01-01T00:00:00.000000Z",
+                "2026-02-03T04:05:06.000000Z",
+                "",
+                1,
+                "t",
+            )
+            connection.execute(
+                f"INSERT INTO task ({columns}) VALUES ({', '.join('?' * len(row))})", row
+            )
     desk = Desk(load(home.environment | {"DESKHAND_USER": "ann"}).settings)
     try:
         file: str = await desk.tasks.call("ann", "GET", "/tasks/export")
@@ -531,7 +718,10 @@ async def test_a_task_that_was_completed_before_keeps_the_last_time_it_can_have_
         await desk.leave_tasks()
         desk.close()
 
-    assert (file.count("BEGIN:VTODO"), file.count("\r\nCOMPLETED:20260203T040506Z\r\n")) == (2, 1)
+    assert (
+        file.count("BEGIN:VTODO"),
+        file.count("\r\nCOMPLETED:20260203T040506Z\r\n"),
+    ) == (2, 1)
 
 
 @requirement("tasks:vtodo")
@@ -546,16 +736,29 @@ async def test_a_task_that_was_completed_before_keeps_the_last_time_it_can_have_
 async def test_another_program_reads_the_same_series_and_a_task_is_due_after_it_began(
     home: Home, zone: str, due_date: str
 ) -> None:
-    desk = Desk(load(home.environment | {"DESKHAND_USER": "ann", "DESKHAND_TIMEZONE": zone}).settings)
+    desk = Desk(
+        load(
+            home.environment | {"DESKHAND_USER": "ann", "DESKHAND_TIMEZONE": zone}
+        ).settings
+    )
     try:
-        body = {"title": "t", "due_date": due_date, "recurrence": "FREQ=DAILY;UNTIL=21260405"}
+        body = {
+            "title": "t",
+            "due_date": due_date,
+            "recurrence": "FREQ=DAILY;UNTIL=21260405",
+        }
         await desk.tasks.call("ann", "POST", "/tasks", body=body)
         file: str = await desk.tasks.call("ann", "GET", "/tasks/export")
     finally:
         await desk.leave_tasks()
         desk.close()
 
-    said = dict(re.findall(r"\r\n(DTSTART|DUE|RRULE)((?:;TZID=[^:]*)?:[^\r]*)", file.partition("BEGIN:VTODO")[2]))
+    said = dict(
+        re.findall(
+            r"\r\n(DTSTART|DUE|RRULE)((?:;TZID=[^:]*)?:[^\r]*)",
+            file.partition("BEGIN:VTODO")[2],
+        )
+    )
     # A foreign reader of VTIMEZONE knows the zone by what the file says of it alone.
     zones = tzical(io.StringIO(file)) if zone != "UTC" else None
 
@@ -587,13 +790,32 @@ def test_tasks_go_to_a_file_and_come_from_one_on_the_command_line(
     file.write_text("BEGIN:VCALENDAR\nnonsense\n")
     broken = home.command("tasks", "import", str(file), **on)
 
-    assert first.stdout == "3 tasks imported, 0 were already there, 2 left out (no tasks, or cancelled)\n"
-    assert second.stdout == '{"imported": 0, "already_there": 3, "left_out": 2, "problems": []}\n'
+    assert (
+        first.stdout
+        == "3 tasks imported, 0 were already there, 2 left out (no tasks, or cancelled)\n"
+    )
+    assert (
+        second.stdout
+        == '{"imported": 0, "already_there": 3, "left_out": 2, "problems": []}\n'
+    )
     assert printed.stdout == copy.read_text()
     assert printed.stdout.count("BEGIN:VTODO") == 3
     assert (broken.returncode, broken.stdout) == (2, "")
     assert "line 2: not a property" in broken.stderr
-    assert home.command("tasks", "export", DESKHAND_DATABASE_URL=service.database).returncode == 3
-    assert home.command("tasks", "import", str(tmp_path / "nowhere.ics"), **on).returncode == 2
-    assert home.command("tasks", "export", str(tmp_path / "nowhere" / "x.ics"), **on).returncode == 2
-    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {"foreign.ics", "copy.ics"}
+    assert (
+        home.command("tasks", "export", DESKHAND_DATABASE_URL=service.database).returncode
+        == 3
+    )
+    assert (
+        home.command("tasks", "import", str(tmp_path / "nowhere.ics"), **on).returncode == 2
+    )
+    assert (
+        home.command(
+            "tasks", "export", str(tmp_path / "nowhere" / "x.ics"), **on
+        ).returncode
+        == 2
+    )
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {
+        "foreign.ics",
+        "copy.ics",
+    }

@@ -281,7 +281,9 @@ def test_a_hundred_and_fifty_phrases_mean_what_the_table_says_and_none_is_guesse
         wanted = meant
         if meant != "refused":
             moment = datetime.fromisoformat(meant)
-            wanted = due.utc_text(moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(zone)))
+            wanted = due.utc_text(
+                moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(zone))
+            )
         if (found := read(words, now, zone)) != wanted:
             wrong.append(f"{words!r} at {now} in {zone}: {found} instead of {wanted}")
     assert not wrong
@@ -302,16 +304,44 @@ def repeated(title: str, minute: str, rule: str) -> Line:
     [
         (
             "Call sawmill fri 17:00 #phone !high every week",
-            Line("Call sawmill", "2026-11-20T16:00:00.000000Z", "High", None, ("phone",), "FREQ=WEEKLY"),
+            Line(
+                "Call sawmill",
+                "2026-11-20T16:00:00.000000Z",
+                "High",
+                None,
+                ("phone",),
+                "FREQ=WEEKLY",
+            ),
         ),
         ("every fri 17:00 is in the title", Line("every fri 17:00 is in the title")),
-        ("Call every fri 17:00", repeated("Call", "2026-11-20T16:00", "FREQ=WEEKLY;BYDAY=FR")),
-        ("#a Call !LOW mum @Family #b", Line("Call mum", None, "Low", "Family", ("a", "b"))),
-        ("Gym every mon and thu 7pm", repeated("Gym", "2026-11-16T18:00", "FREQ=WEEKLY;BYDAY=MO,TH")),
-        ("Rent every 1st", repeated("Rent", "2026-12-01T22:59", "FREQ=MONTHLY;BYMONTHDAY=1")),
-        ("Pay every 31st", repeated("Pay", "2026-12-31T22:59", "FREQ=MONTHLY;BYMONTHDAY=31")),
-        ("Water every 2 days tomorrow", repeated("Water", "2026-11-17T22:59", "FREQ=DAILY;INTERVAL=2")),
-        ("Bins every 2 weeks on tue", repeated("Bins", "2026-11-17T22:59", "FREQ=WEEKLY;INTERVAL=2;BYDAY=TU")),
+        (
+            "Call every fri 17:00",
+            repeated("Call", "2026-11-20T16:00", "FREQ=WEEKLY;BYDAY=FR"),
+        ),
+        (
+            "#a Call !LOW mum @Family #b",
+            Line("Call mum", None, "Low", "Family", ("a", "b")),
+        ),
+        (
+            "Gym every mon and thu 7pm",
+            repeated("Gym", "2026-11-16T18:00", "FREQ=WEEKLY;BYDAY=MO,TH"),
+        ),
+        (
+            "Rent every 1st",
+            repeated("Rent", "2026-12-01T22:59", "FREQ=MONTHLY;BYMONTHDAY=1"),
+        ),
+        (
+            "Pay every 31st",
+            repeated("Pay", "2026-12-31T22:59", "FREQ=MONTHLY;BYMONTHDAY=31"),
+        ),
+        (
+            "Water every 2 days tomorrow",
+            repeated("Water", "2026-11-17T22:59", "FREQ=DAILY;INTERVAL=2"),
+        ),
+        (
+            "Bins every 2 weeks on tue",
+            repeated("Bins", "2026-11-17T22:59", "FREQ=WEEKLY;INTERVAL=2;BYDAY=TU"),
+        ),
         ('"Plan next week" fri', Line("Plan next week", "2026-11-20T22:59:00.000000Z")),
         ("Buy sun cream", Line("Buy sun cream")),
         ("Fix #12", Line("Fix #12")),
@@ -352,7 +382,9 @@ def test_a_line_is_a_task(text: str, line: Line) -> None:
         "",
     ],
 )
-def test_a_line_that_could_mean_something_else_is_refused_with_what_is_known(text: str) -> None:
+def test_a_line_that_could_mean_something_else_is_refused_with_what_is_known(
+    text: str,
+) -> None:
     with pytest.raises(InvalidInput):
         read_line(text, NOW, BERLIN)
 
@@ -379,25 +411,35 @@ def test_a_rule_is_shown_in_the_words_that_make_it(words: str) -> None:
 
     assert rule is not None
     assert describe_rule(rule) == words
-    assert describe_rule("FREQ=MONTHLY;BYSETPOS=-1;BYDAY=MO,TU") == "FREQ=MONTHLY;BYSETPOS=-1;BYDAY=MO,TU"
+    assert (
+        describe_rule("FREQ=MONTHLY;BYSETPOS=-1;BYDAY=MO,TU")
+        == "FREQ=MONTHLY;BYSETPOS=-1;BYDAY=MO,TU"
+    )
 
 
 @requirement("tasks:cli")
 def test_the_list_is_kept_at_the_command_line(home: Home) -> None:
     own = {"DESKHAND_USER": "ann", "DESKHAND_TIMEZONE": "Europe/Berlin"}
-    made = home.command("tasks", "add", "Call", "sawmill", "2030-11-20", "17:00", "#phone", "--json", **own)
+    made = home.command(
+        "tasks", "add", "Call", "sawmill", "2030-11-20", "17:00", "#phone", "--json", **own
+    )
     task = json.loads(made.stdout)
     unread = home.command("tasks", "add", "Call next monday", **own)
     shown = home.command("tasks", "list", **own).stdout
     done = home.command("tasks", "done", str(task["id"]), **own).stdout
     nothing = home.command("tasks", "list", **own).stdout
     home.command("tasks", "undo", **own)
-    again = json.loads(home.command("tasks", "list", "--label", "phone", "--json", **own).stdout)
+    again = json.loads(
+        home.command("tasks", "list", "--label", "phone", "--json", **own).stdout
+    )
 
     assert (task["due_date"], task["labels"]) == ("2030-11-20T16:00:00.000000Z", ["phone"])
     assert unread.returncode == 2
     assert "fri, +3d" in unread.stderr
-    assert shown.splitlines() == ["Later", f"  {task['id']:>4}  Call sawmill  Wed 20 Nov 2030 17:00  #phone"]
+    assert shown.splitlines() == [
+        "Later",
+        f"  {task['id']:>4}  Call sawmill  Wed 20 Nov 2030 17:00  #phone",
+    ]
     assert done.startswith("done: Call sawmill")
     assert nothing == "No task here.\n"
     assert [each["title"] for each in again["tasks"]] == ["Call sawmill"]

@@ -23,7 +23,8 @@ SIZES = (WIDE, PHONE)
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 needs_axe = pytest.mark.skipif(
-    not AXE.is_file(), reason="the judges (axe-core) are not installed; `run.py test` does it"
+    not AXE.is_file(),
+    reason="the judges (axe-core) are not installed; `run.py test` does it",
 )
 
 
@@ -33,7 +34,9 @@ async def chromium(*more: str) -> "AsyncIterator[Browser]":
 
     flags = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", *more]
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=flags)
+        browser = await playwright.chromium.launch(
+            executable_path=CHROMIUM, headless=True, args=flags
+        )
         yield browser
         await browser.close()
 
@@ -61,7 +64,12 @@ async def quiet_page(
     page = await context.new_page()
     page.on("console", lambda message: messages.append(message.text))
     page.on("pageerror", lambda error: messages.append(str(error)))
-    page.on("request", lambda request: strangers.append(request.url) if not _is_own(request.url, address) else None)
+    page.on(
+        "request",
+        lambda request: (
+            strangers.append(request.url) if not _is_own(request.url, address) else None
+        ),
+    )
     yield page
     await context.close()
     unexpected = [each for each in messages if not any(known in each for known in says)]
@@ -78,7 +86,12 @@ async def add_virtual_key(page: "Page") -> None:
     """An authenticator that says yes for the person."""
     devices = await page.context.new_cdp_session(page)
     await devices.send("WebAuthn.enable")
-    kind = {"protocol": "ctap2", "transport": "internal", "hasResidentKey": True, "hasUserVerification": True}
+    kind = {
+        "protocol": "ctap2",
+        "transport": "internal",
+        "hasResidentKey": True,
+        "hasUserVerification": True,
+    }
     await devices.send(
         "WebAuthn.addVirtualAuthenticator",
         {"options": kind | {"isUserVerified": True, "automaticPresenceSimulation": True}},
@@ -91,13 +104,22 @@ async def judged(page: "Page") -> list[str]:
     for width, height in SIZES:
         await page.set_viewport_size({"width": width, "height": height})
         # Of all rules this one alone looks at colours.
-        schemes: dict[Literal["light", "dark"], dict[str, Any]] = {"light": {}, "dark": {"runOnly": ["color-contrast"]}}
+        schemes: dict[Literal["light", "dark"], dict[str, Any]] = {
+            "light": {},
+            "dark": {"runOnly": ["color-contrast"]},
+        }
         for scheme, rules in schemes.items():
             await page.emulate_media(color_scheme=scheme)
             where = f"{urlsplit(page.url).path} at {width}, {scheme}"
             found += [f"{where}: {each}" for each in await violations(page, **rules)]
-        over = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        found += [f"{urlsplit(page.url).path} is {over} pixels too wide at {width}"] if over > 0 else []
+        over = await page.evaluate(
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
+        found += (
+            [f"{urlsplit(page.url).path} is {over} pixels too wide at {width}"]
+            if over > 0
+            else []
+        )
     await page.emulate_media(color_scheme="light")
     await page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
     return found

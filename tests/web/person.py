@@ -28,7 +28,11 @@ class Person:
         return await self.http.get(path)
 
     async def sends(
-        self, path: str, fields: dict[str, str] | None = None, at: str = "/checkup", origin: str | None = None
+        self,
+        path: str,
+        fields: dict[str, str] | None = None,
+        at: str = "/checkup",
+        origin: str | None = None,
     ) -> httpx2.Response:
         """Post a form as the page at `at` would, of this or of no origin."""
         headers = {"Origin": origin} if origin else {}
@@ -41,10 +45,19 @@ class Person:
 
 
 @asynccontextmanager
-async def served(app: Starlette, proxies: Sequence[str] = (), tls: Path | None = None) -> AsyncIterator[str]:
+async def served(
+    app: Starlette, proxies: Sequence[str] = (), tls: Path | None = None
+) -> AsyncIterator[str]:
     """The address of `app` on a free port, for as long as the block lasts."""
     server = uvicorn.Server(
-        http_config(app, proxies, port=0, lifespan="on", timeout_graceful_shutdown=1, ssl_certfile=tls)
+        http_config(
+            app,
+            proxies,
+            port=0,
+            lifespan="on",
+            timeout_graceful_shutdown=1,
+            ssl_certfile=tls,
+        )
     )
     async with anyio.create_task_group() as group:
         group.start_soon(server.serve)

@@ -72,7 +72,10 @@ class Proxy:
         scheme = "http" if listener is self.plain else "https"
         named = {"Host": self.origin.removeprefix("https://")} | headers
         return httpx2.AsyncClient(
-            base_url=f"{scheme}://127.0.0.1:{port_of(listener)}", headers=named, verify=self.trust, timeout=60
+            base_url=f"{scheme}://127.0.0.1:{port_of(listener)}",
+            headers=named,
+            verify=self.trust,
+            timeout=60,
         )
 
     @property
@@ -86,7 +89,9 @@ class Proxy:
         """nginx, in front of the desk at this address."""
         assert NGINX is not None
         listeners = [self.tls, self.plain, self.stranger]
-        ports = dict(zip(("tls", "plain", "stranger"), map(port_of, listeners), strict=True))
+        ports = dict(
+            zip(("tls", "plain", "stranger"), map(port_of, listeners), strict=True)
+        )
         config = self.folder / "nginx.conf"
         config.write_text(_CONFIG.format(desk=desk, address=STRANGER, **ports))
         numbers = [each.fileno() for each in listeners]
@@ -103,7 +108,9 @@ class Proxy:
 @contextmanager
 def made_proxy(folder: Path) -> Iterator[Proxy]:
     with ExitStack() as stack:
-        tls, plain, stranger = (stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3))
+        tls, plain, stranger = (
+            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)
+        )
         yield Proxy(folder, tls, plain, stranger, write_certificates(folder))
 
 
@@ -112,21 +119,38 @@ def port_of(listener: socket.socket) -> int:
 
 
 def write_certificates(folder: Path) -> str:
-    authority, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    issuer = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "an authority for tests")])
-    names = [x509.DNSName(NAME), x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
-    root = _certificate(issuer, issuer, authority).add_extension(x509.BasicConstraints(True, None), True)
+    authority, key = (
+        ec.generate_private_key(ec.SECP256R1()),
+        ec.generate_private_key(ec.SECP256R1()),
+    )
+    issuer = x509.Name(
+        [x509.NameAttribute(x509.NameOID.COMMON_NAME, "an authority for tests")]
+    )
+    names = [
+        x509.DNSName(NAME),
+        x509.DNSName("localhost"),
+        x509.IPAddress(ip_address("127.0.0.1")),
+    ]
+    root = _certificate(issuer, issuer, authority).add_extension(
+        x509.BasicConstraints(True, None), True
+    )
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, NAME)])
-    server = _certificate(subject, issuer, key).add_extension(x509.SubjectAlternativeName(names), False)
+    server = _certificate(subject, issuer, key).add_extension(
+        x509.SubjectAlternativeName(names), False
+    )
     form = (PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     signed = server.sign(authority, hashes.SHA256()).public_bytes(PEM)
     (folder / "ca.pem").write_bytes(root.sign(authority, hashes.SHA256()).public_bytes(PEM))
     (folder / "server.pem").write_bytes(key.private_bytes(*form) + signed)
-    public = key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    public = key.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
     return base64.b64encode(sha256(public).digest()).decode()
 
 
-def _certificate(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+def _certificate(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
+) -> x509.CertificateBuilder:
     today = datetime.now(UTC)
     return (
         x509.CertificateBuilder()

@@ -34,7 +34,11 @@ from tests.orchestrator.office import Office
 from tests.requirements import requirement
 from tests.web.person import Person, served, signed_in
 
-HELLO = {"to": "ann@example.org", "subject": "Meeting notes", "body": "Dear Ann,\n\nsee you at ten.\n"}
+HELLO = {
+    "to": "ann@example.org",
+    "subject": "Meeting notes",
+    "body": "Dear Ann,\n\nsee you at ten.\n",
+}
 HOSTILE = (
     "<html><body><script>alert(1)</script><img src=x onerror=alert(2)><p>Please pay at "
     '<a href="https://evil.example/pay">https://bank.example/pay</a></p>'
@@ -75,7 +79,9 @@ async def the_card(desk: Desk) -> Card:
 
 
 async def sent(desk: Desk) -> list[tuple[str, str, str]]:
-    found = [await desk.mailbox.get(each.id) for each in await desk.mailbox.search("in:sent", 50)]
+    found = [
+        await desk.mailbox.get(each.id) for each in await desk.mailbox.search("in:sent", 50)
+    ]
     return [(each.summary.to, each.summary.subject, each.body) for each in found]
 
 
@@ -91,8 +97,12 @@ async def drafted(desk: Desk, *mails: bytes) -> list[Card]:
 
 
 @requirement("page:card")
-async def test_a_card_shows_exactly_what_would_leave_and_what_to_know_of_it(desk: Desk, person: Person) -> None:
-    await asked(desk, body="Dear Ann,\n\nsee https://bank.example@evil.example/x <b>now</b>.\n")
+async def test_a_card_shows_exactly_what_would_leave_and_what_to_know_of_it(
+    desk: Desk, person: Person
+) -> None:
+    await asked(
+        desk, body="Dear Ann,\n\nsee https://bank.example@evil.example/x <b>now</b>.\n"
+    )
     card = await the_card(desk)
 
     shown = (await person.reads(f"/approvals/{card.id}")).text
@@ -112,7 +122,9 @@ async def test_a_card_shows_exactly_what_would_leave_and_what_to_know_of_it(desk
 
 
 @requirement("gate:html")
-async def test_a_card_that_leaves_as_html_says_so_and_shows_what_a_reader_sees(desk: Desk, person: Person) -> None:
+async def test_a_card_that_leaves_as_html_says_so_and_shows_what_a_reader_sees(
+    desk: Desk, person: Person
+) -> None:
     page = "<!doctype html><p>Dear Ann</p><p hidden>SECRET</p><a href=//evil.example/x>here</a>"
     await desk.gate.propose(SendEmail(**HELLO | {"body": page}), "gmail_mcp")
     card = await the_card(desk)
@@ -130,12 +142,27 @@ async def test_a_card_that_leaves_as_html_says_so_and_shows_what_a_reader_sees(d
 
 
 @requirement("page:unstalled")
-async def test_twenty_five_long_texts_keep_the_page_waiting_for_none_of_them(desk: Desk) -> None:
+async def test_twenty_five_long_texts_keep_the_page_waiting_for_none_of_them(
+    desk: Desk,
+) -> None:
     body = "H\u00e9llo w\u00f6rld, \u0436\u0436 see you. " * 6_500
     for number in range(25):
-        mail = Mail(kind="send_email", account="me@example.com", to="a@b.example", subject="x", body=f"{number} {body}")
-        known = {"asked": mail.digest, "proposed": mail, "action": mail, "digest": mail.digest}
-        await desk.store.write(ledger.insert, proposed(f"long-{number}", "a@b.example", desk.now(), **known))
+        mail = Mail(
+            kind="send_email",
+            account="me@example.com",
+            to="a@b.example",
+            subject="x",
+            body=f"{number} {body}",
+        )
+        known = {
+            "asked": mail.digest,
+            "proposed": mail,
+            "action": mail,
+            "digest": mail.digest,
+        }
+        await desk.store.write(
+            ledger.insert, proposed(f"long-{number}", "a@b.example", desk.now(), **known)
+        )
 
     spent = []
     for _ in range(3):
@@ -173,7 +200,10 @@ async def test_a_yes_can_be_undone_until_its_hold_ends_and_then_leaves_once(
 
     assert await sent(desk) == [(HELLO["to"], HELLO["subject"], HELLO["body"])]
     assert late.status_code == 409
-    assert "Sent, exactly as it reads here" in (await person.reads(f"/approvals/{card.id}")).text
+    assert (
+        "Sent, exactly as it reads here"
+        in (await person.reads(f"/approvals/{card.id}")).text
+    )
 
 
 @requirement("page:edit")
@@ -183,9 +213,16 @@ async def test_what_the_person_edits_leaves_exactly_so_and_bad_input_loses_no_wo
     await asked(desk)
     card = await the_card(desk)
     form = (await person.reads(f"/approvals/{card.id}/edit")).text
-    mine = {"digest": card.digest, "to": HELLO["to"], "subject": "Notes", "body": "\r\n  Dear Ann,\r\n\r\neleven.\r\n"}
+    mine = {
+        "digest": card.digest,
+        "to": HELLO["to"],
+        "subject": "Notes",
+        "body": "\r\n  Dear Ann,\r\n\r\neleven.\r\n",
+    }
 
-    wrong = await person.sends(f"/approvals/{card.id}/edit", mine | {"to": "nobody"}, at="/")
+    wrong = await person.sends(
+        f"/approvals/{card.id}/edit", mine | {"to": "nobody"}, at="/"
+    )
     right = await person.sends(f"/approvals/{card.id}/edit", mine, at="/")
     clock.pass_by(seconds=60)
     await desk.gate.release_due()
@@ -219,11 +256,17 @@ async def test_the_longest_mail_can_be_edited_too(desk: Desk, person: Person) ->
 async def test_a_no_and_other_words_reach_whoever_asked(desk: Desk, person: Person) -> None:
     await asked(desk)
     card = await the_card(desk)
-    await person.sends(f"/approvals/{card.id}/reject", {"digest": card.digest, "reason": "too early"}, at="/")
+    await person.sends(
+        f"/approvals/{card.id}/reject",
+        {"digest": card.digest, "reason": "too early"},
+        at="/",
+    )
     again = await asked(desk)
     await asked(desk, subject="Another")
     other = await the_card(desk)
-    empty = await person.sends(f"/approvals/{other.id}/respond", {"digest": other.digest, "words": " "}, at="/")
+    empty = await person.sends(
+        f"/approvals/{other.id}/respond", {"digest": other.digest, "words": " "}, at="/"
+    )
     words = {"digest": other.digest, "words": "write it in French"}
     said = await person.sends(f"/approvals/{other.id}/respond", words, at="/")
 
@@ -242,16 +285,26 @@ async def test_a_snoozed_card_comes_back_by_itself_or_when_it_is_called(
     await asked(desk)
     card = await the_card(desk)
     row = f'id="row-{card.id}"'
-    for choice, until in (("hour", "today, 10:00"), ("tomorrow", "tomorrow, 08:00"), ("week", "tomorrow, 08:00")):
-        await person.sends(f"/approvals/{card.id}/snooze", {"digest": card.digest, "until": choice}, at="/")
+    for choice, until in (
+        ("hour", "today, 10:00"),
+        ("tomorrow", "tomorrow, 08:00"),
+        ("week", "tomorrow, 08:00"),
+    ):
+        await person.sends(
+            f"/approvals/{card.id}/snooze", {"digest": card.digest, "until": choice}, at="/"
+        )
         shown = (await person.reads(f"/approvals/{card.id}")).text
         assert until in shown
         assert row not in (await person.reads("/")).text
         assert row in (await person.reads("/snoozed")).text
         await person.sends(f"/approvals/{card.id}/wake", {"digest": card.digest}, at="/")
         assert row in (await person.reads("/")).text
-    bad = await person.sends(f"/approvals/{card.id}/snooze", {"digest": card.digest, "until": "never"}, at="/")
-    await person.sends(f"/approvals/{card.id}/snooze", {"digest": card.digest, "until": "hour"}, at="/")
+    bad = await person.sends(
+        f"/approvals/{card.id}/snooze", {"digest": card.digest, "until": "never"}, at="/"
+    )
+    await person.sends(
+        f"/approvals/{card.id}/snooze", {"digest": card.digest, "until": "hour"}, at="/"
+    )
     clock.pass_by(hours=2)
 
     assert bad.status_code == 422
@@ -259,7 +312,9 @@ async def test_a_snoozed_card_comes_back_by_itself_or_when_it_is_called(
 
 
 @requirement("page:stale")
-async def test_what_changed_since_it_was_shown_is_shown_again_and_not_answered(desk: Desk, person: Person) -> None:
+async def test_what_changed_since_it_was_shown_is_shown_again_and_not_answered(
+    desk: Desk, person: Person
+) -> None:
     await asked(desk)
     card = await the_card(desk)
     path = f"/approvals/{card.id}"
@@ -268,9 +323,16 @@ async def test_what_changed_since_it_was_shown_is_shown_again_and_not_answered(d
 
     answers = [
         await person.sends(f"{path}/{answer}", old | more, at="/")
-        for answer, more in (("approve", {}), ("reject", {}), ("respond", {"words": "so"}), ("edit", letters))
+        for answer, more in (
+            ("approve", {}),
+            ("reject", {}),
+            ("respond", {"words": "so"}),
+            ("edit", letters),
+        )
     ]
-    together = await person.sends("/approvals/batch", {"card": f"{card.id}:{'0' * 64}"}, at="/")
+    together = await person.sends(
+        "/approvals/batch", {"card": f"{card.id}:{'0' * 64}"}, at="/"
+    )
 
     assert [each.status_code for each in (*answers, together)] == [409] * 5
     assert all("has changed since it was shown to you" in each.text for each in answers)
@@ -280,46 +342,83 @@ async def test_what_changed_since_it_was_shown_is_shown_again_and_not_answered(d
 
 
 @requirement("page:refused")
-async def test_no_get_no_other_id_and_no_stranger_answers_a_card(desk: Desk, person: Person) -> None:
+async def test_no_get_no_other_id_and_no_stranger_answers_a_card(
+    desk: Desk, person: Person
+) -> None:
     await asked(desk)
     card = await the_card(desk)
     answers = ("approve", "reject", "respond", "snooze", "wake", "undo")
 
-    by_get = [await person.reads(f"/approvals/{card.id}/{answer}?digest={card.digest}") for answer in answers]
-    other = [
-        await person.sends(f"/approvals/{name}/approve", at="/") for name in ("nobody", "draft-0", "..%2f..", "%00")
+    by_get = [
+        await person.reads(f"/approvals/{card.id}/{answer}?digest={card.digest}")
+        for answer in answers
     ]
-    without = await person.http.post(f"/approvals/{card.id}/approve", data={"digest": card.digest})
+    other = [
+        await person.sends(f"/approvals/{name}/approve", at="/")
+        for name in ("nobody", "draft-0", "..%2f..", "%00")
+    ]
+    without = await person.http.post(
+        f"/approvals/{card.id}/approve", data={"digest": card.digest}
+    )
     async with httpx2.AsyncClient(base_url=person.http.base_url, timeout=60) as stranger:
-        outside = [await stranger.get(path) for path in ("/", f"/approvals/{card.id}", "/events", "/waiting")]
-        forged = await stranger.post(f"/approvals/{card.id}/approve", data={"digest": card.digest})
+        outside = [
+            await stranger.get(path)
+            for path in ("/", f"/approvals/{card.id}", "/events", "/waiting")
+        ]
+        forged = await stranger.post(
+            f"/approvals/{card.id}/approve", data={"digest": card.digest}
+        )
 
     assert {each.status_code for each in by_get} == {405}
     assert {each.status_code for each in other} == {404}
     assert without.status_code == 403
-    assert {(each.status_code, each.headers["location"]) for each in (*outside, forged)} == {(303, "/enter")}
+    assert {
+        (each.status_code, each.headers["location"]) for each in (*outside, forged)
+    } == {(303, "/enter")}
     assert (await desk.waiting.card(card.id)).state == "waiting"
 
 
 @requirement("page:refused")
-async def test_no_name_of_a_draft_turns_a_no_into_a_yes_to_another(desk: Desk, person: Person, clock: Clock) -> None:
-    letter = {"type": "email_draft", "to": "eve@evil.example", "subject": "The keys", "status": "pending_approval"}
+async def test_no_name_of_a_draft_turns_a_no_into_a_yes_to_another(
+    desk: Desk, person: Person, clock: Clock
+) -> None:
+    letter = {
+        "type": "email_draft",
+        "to": "eve@evil.example",
+        "subject": "The keys",
+        "status": "pending_approval",
+    }
     drafts = desk.settings.vault / "Drafts"
     drafts.mkdir(exist_ok=True)
-    names = ("draft-x/../draft-evil/approve?", "draft-x/../draft-evil/approve#", "draft-evil")
+    names = (
+        "draft-x/../draft-evil/approve?",
+        "draft-x/../draft-evil/approve#",
+        "draft-evil",
+    )
     for number, name in enumerate(names):
-        (drafts / f"{number}.md").write_text(frontmatter.render(letter | {"draft_id": name}, "Here they are."))
+        (drafts / f"{number}.md").write_text(
+            frontmatter.render(letter | {"draft_id": name}, "Here they are.")
+        )
     inbox = (await person.reads("/")).text
     shown = [
         inbox,
-        *[(await person.reads(unescape(each))).text for each in re.findall(r'href="(/approvals/[^"]*)', inbox)],
+        *[
+            (await person.reads(unescape(each))).text
+            for each in re.findall(r'href="(/approvals/[^"]*)', inbox)
+        ],
     ]
 
     for page in shown:
         for action in re.findall(r'action="(/approvals/[^"]*/reject)"', page):
-            digest, token = (re.search(rf'name="{name}" value="(\w+)"', page)[1] for name in ("digest", "form_token"))
+            digest, token = (
+                re.search(rf'name="{name}" value="(\w+)"', page)[1]
+                for name in ("digest", "form_token")
+            )
             if action != "/approvals/draft-evil/reject":
-                await person.http.post(urljoin("/", unescape(action)), data={"digest": digest, "form_token": token})
+                await person.http.post(
+                    urljoin("/", unescape(action)),
+                    data={"digest": digest, "form_token": token},
+                )
     clock.pass_by(seconds=60)
     await desk.gate.release_due()
 
@@ -333,7 +432,9 @@ def open_files() -> int:
 
 
 @requirement("page:hostile")
-async def test_a_folder_that_is_named_like_a_note_hides_nothing_that_waits(desk: Desk, person: Person) -> None:
+async def test_a_folder_that_is_named_like_a_note_hides_nothing_that_waits(
+    desk: Desk, person: Person
+) -> None:
     await asked(desk)
     for folder in ("Approved", "Drafts", "Pending_Approval", "Rejected"):
         (desk.settings.vault / folder / "folder.md").mkdir(parents=True)
@@ -350,12 +451,19 @@ async def test_a_folder_that_is_named_like_a_note_hides_nothing_that_waits(desk:
 async def test_only_equal_low_risk_is_approved_together_and_only_after_it_was_shown_whole(
     desk: Desk, person: Person
 ) -> None:
-    mails = [letter(subject=f"A question {number}", message_id=f"<q{number}@example.org>") for number in range(2)]
+    mails = [
+        letter(subject=f"A question {number}", message_id=f"<q{number}@example.org>")
+        for number in range(2)
+    ]
     low = await drafted(desk, *mails)
     await asked(desk, to="stranger@elsewhere.example")
     cards, _ = await desk.waiting.cards()
     inbox = (await person.reads("/")).text
-    review = (await person.reads("/approvals/batch?" + "&".join(f"card={each.id}" for each in low))).text
+    review = (
+        await person.reads(
+            "/approvals/batch?" + "&".join(f"card={each.id}" for each in low)
+        )
+    ).text
 
     refused = await person.http.post("/approvals/batch", data=await _ticked(person, cards))
     states = {(await desk.waiting.card(each.id)).state for each in cards}
@@ -377,30 +485,49 @@ async def _ticked(person: Person, cards: list[Card]) -> dict[str, Any]:
 
 
 @requirement("page:hostile")
-async def test_hostile_mail_is_text_on_the_page_and_its_tricks_are_named(desk: Desk, person: Person) -> None:
-    mail = letter(subject="A question \u202e<b>", message_id="<h@example.org>", body="x").replace(
-        b'text/plain; charset="utf-8"', b'text/html; charset="utf-8"'
-    )
+async def test_hostile_mail_is_text_on_the_page_and_its_tricks_are_named(
+    desk: Desk, person: Person
+) -> None:
+    mail = letter(
+        subject="A question \u202e<b>", message_id="<h@example.org>", body="x"
+    ).replace(b'text/plain; charset="utf-8"', b'text/html; charset="utf-8"')
     head, _, _ = mail.partition(b"\r\n\r\n")
-    head = re.sub(rb"Content-Transfer-Encoding: \w+", b"Content-Transfer-Encoding: 8bit", head)
+    head = re.sub(
+        rb"Content-Transfer-Encoding: \w+", b"Content-Transfer-Encoding: 8bit", head
+    )
     (card,) = await drafted(desk, head + b"\r\n\r\n" + HOSTILE.encode() + b"\r\n")
 
-    for path in ("/", f"/approvals/{card.id}", f"/approvals/{card.id}/edit", f"/approvals/batch?card={card.id}"):
+    for path in (
+        "/",
+        f"/approvals/{card.id}",
+        f"/approvals/{card.id}/edit",
+        f"/approvals/batch?card={card.id}",
+    ):
         shown = await person.reads(path)
         assert shown.status_code == 200
         assert "<script>alert" not in shown.text
         assert "onerror=alert" not in shown.text
         assert "\u202e" not in re.sub(r'value="[^"]*"', "", shown.text)
     whole = (await person.reads(f"/approvals/{card.id}")).text
-    assert "a link shows https://bank.example/pay but leads to" in whole or "leads to evil.example" in whole
+    assert (
+        "a link shows https://bank.example/pay but leads to" in whole
+        or "leads to evil.example" in whole
+    )
     assert "Careful:" in whole
     assert card.risk.level != "low"
 
 
 @requirement("page:hostile")
-async def test_a_huge_mail_and_a_huge_request_are_shown_harmless_and_flagged(desk: Desk, person: Person) -> None:
-    tricks = "<script>alert(1)</script> <img src=x onerror=alert(1)> \u202e https://a.example\n"
-    (answer,) = await drafted(desk, letter(subject="A question", body=tricks * 30_000, message_id="<huge@example.org>"))
+async def test_a_huge_mail_and_a_huge_request_are_shown_harmless_and_flagged(
+    desk: Desk, person: Person
+) -> None:
+    tricks = (
+        "<script>alert(1)</script> <img src=x onerror=alert(1)> \u202e https://a.example\n"
+    )
+    (answer,) = await drafted(
+        desk,
+        letter(subject="A question", body=tricks * 30_000, message_id="<huge@example.org>"),
+    )
     await asked(desk, body=tricks * 20_000)
     cards, _ = await desk.waiting.cards()
     (request,) = [each for each in cards if each.kind == "send_email"]
@@ -412,7 +539,9 @@ async def test_a_huge_mail_and_a_huge_request_are_shown_harmless_and_flagged(des
         assert "<img" not in shown.text
         assert "\u202e" not in shown.text
     assert request.risk.level == "high"
-    assert any("only 200,000 of them were looked at" in reason for reason in request.risk.reasons)
+    assert any(
+        "only 200,000 of them were looked at" in reason for reason in request.risk.reasons
+    )
     assert answer.risk.level != "low"
 
 
@@ -441,7 +570,9 @@ async def test_a_thousand_waiting_cards_are_paged_and_each_is_shown_once(
 
 
 @requirement("page:live")
-async def test_the_page_hears_of_a_new_card_and_nothing_of_what_is_in_it(desk: Desk) -> None:
+async def test_the_page_hears_of_a_new_card_and_nothing_of_what_is_in_it(
+    desk: Desk,
+) -> None:
     app = site(desk)
     async with served(app) as address, signed_in(desk, address) as person:
         seen = re.search(r"/events\?seen=(\w+)", (await person.reads("/")).text)
@@ -470,14 +601,19 @@ async def test_a_stream_gives_signs_of_life_and_ends_with_its_session(desk: Desk
         return answers.pop(0)
 
     seen = await state(desk)
-    assert [each async for each in Events(desk, asyncio.Event(), beat=0.01).stream(seen, welcome)] == [
+    assert [
+        each
+        async for each in Events(desk, asyncio.Event(), beat=0.01).stream(seen, welcome)
+    ] == [
         ": still here\n\n",
         ": still here\n\n",
     ]
 
 
 @requirement("orchestrator:pending-notes")
-async def test_the_page_names_the_notes_that_nobody_can_triage(office: Office, desk: Desk, person: Person) -> None:
+async def test_the_page_names_the_notes_that_nobody_can_triage(
+    office: Office, desk: Desk, person: Person
+) -> None:
     (office.vault / "Needs_Action").mkdir()
     (office.vault / "Needs_Action" / "<b>odd.md").write_text("---\nstatus: pending\n---\n")
     orchestrator = Orchestrator(desk)
@@ -505,9 +641,16 @@ async def test_a_change_of_mails_is_answered_on_the_page_and_edited_by_nobody(
     assert "trash: 1 mail, 1 unread" in page
     assert "&lt;b&gt;Offer&lt;/b&gt;" in page
     assert "Edit and approve" not in page
-    edit = {"digest": card.digest, "to": "me@example.com", "subject": "trash: nothing", "body": "x"}
+    edit = {
+        "digest": card.digest,
+        "to": "me@example.com",
+        "subject": "trash: nothing",
+        "body": "x",
+    }
     assert (await person.sends(f"/approvals/{card.id}/edit", edit)).status_code >= 400
-    assert (await person.sends(f"/approvals/{card.id}/approve", {"digest": card.digest})).status_code < 400
+    assert (
+        await person.sends(f"/approvals/{card.id}/approve", {"digest": card.digest})
+    ).status_code < 400
     clock.pass_by(minutes=1)
     assert await desk.gate.release_due() == [card.id]
 

@@ -41,7 +41,9 @@ async def person(desk: Desk) -> AsyncIterator[Person]:
 
 
 @requirement("page:attachments")
-async def test_a_card_shows_each_recipient_and_each_file(desk: Desk, person: Person) -> None:
+async def test_a_card_shows_each_recipient_and_each_file(
+    desk: Desk, person: Person
+) -> None:
     vault = desk.settings.vault
     (vault / "Files").mkdir()
     for name, content in FILES.items():
@@ -57,7 +59,9 @@ async def test_a_card_shows_each_recipient_and_each_file(desk: Desk, person: Per
     place = f"/approvals/{card.id}"
     shown = (await person.reads(place)).text
     fetched = [await person.reads(f"{place}/attachments/{number}") for number in range(5)]
-    pictures = [await person.reads(f"{place}/attachments/{number}/picture") for number in range(4)]
+    pictures = [
+        await person.reads(f"{place}/attachments/{number}/picture") for number in range(4)
+    ]
     edited = await person.sends(
         f"{place}/edit",
         {
@@ -84,8 +88,12 @@ async def test_a_card_shows_each_recipient_and_each_file(desk: Desk, person: Per
     assert f'src="{place}/attachments/1/picture"' in shown
     assert [each.status_code for each in fetched] == [200, 200, 200, 200, 404]
     assert [each.content for each in fetched[:4]] == list(FILES.values())
-    assert {each.headers["content-type"] for each in fetched[:4]} == {"application/octet-stream"}
-    assert all(each.headers["content-disposition"].startswith("attachment") for each in fetched[:4])
+    assert {each.headers["content-type"] for each in fetched[:4]} == {
+        "application/octet-stream"
+    }
+    assert all(
+        each.headers["content-disposition"].startswith("attachment") for each in fetched[:4]
+    )
     assert "sandbox" in fetched[0].headers["content-security-policy"]
     assert [each.status_code for each in pictures] == [404, 200, 404, 404]
     assert pictures[1].headers["content-type"] == "image/png"
@@ -101,11 +109,16 @@ async def test_a_document_is_read_on_a_page_of_its_own(desk: Desk, person: Perso
     (desk.settings.vault / "told.eml").write_bytes(letter)
     (desk.settings.vault / "bytes.bin").write_bytes(bytes(range(256)))
     async with Client(desk_server(desk), mode="2026-07-28") as client:
-        await client.call_tool("send_email", HELLO | {"attachments": ["told.eml", "bytes.bin"]})
+        await client.call_tool(
+            "send_email", HELLO | {"attachments": ["told.eml", "bytes.bin"]}
+        )
     ((card,), _) = await desk.waiting.cards()
     place = f"/approvals/{card.id}"
     shown = (await person.reads(place)).text
-    read = [(await person.reads(f"{place}/attachments/{number}/text")).text for number in range(2)]
+    read = [
+        (await person.reads(f"{place}/attachments/{number}/text")).text
+        for number in range(2)
+    ]
 
     assert "How it begins" in shown or f'href="{place}/attachments/0/text"' in shown
     assert f'href="{place}/attachments/1/text"' not in shown

@@ -22,11 +22,25 @@ from deskhand.servers.triage import triage_tools
 from deskhand.web.site import site
 from tests.mail.letters import letter
 from tests.requirements import requirement
-from tests.web.browser import PHONE, chromium, judged, needs_axe, needs_chromium, quiet_page, sign_in
+from tests.web.browser import (
+    PHONE,
+    chromium,
+    judged,
+    needs_axe,
+    needs_chromium,
+    quiet_page,
+    sign_in,
+)
 from tests.web.person import Person, served, signed_in
 
 pytestmark = pytest.mark.anyio
-SUBJECTS = ("Oak boards", "The school trip", "Weekly figures 46", "Weekly figures 47", "Roof quote")
+SUBJECTS = (
+    "Oak boards",
+    "The school trip",
+    "Weekly figures 46",
+    "Weekly figures 47",
+    "Roof quote",
+)
 
 
 def mails() -> list[bytes]:
@@ -34,11 +48,19 @@ def mails() -> list[bytes]:
     for number, subject in enumerate(SUBJECTS):
         if subject.startswith("Weekly"):
             mail = letter(
-                sender="Figures <robot@figures.example>", subject=subject, message_id=f"<{number}@figures.example>"
+                sender="Figures <robot@figures.example>",
+                subject=subject,
+                message_id=f"<{number}@figures.example>",
             )
             made.append(b"List-Id: Our figures <weekly.figures.example>\r\n" + mail)
         else:
-            made.append(letter(subject=subject, message_id=f"<{number}@example.org>", body=f"About {subject}."))
+            made.append(
+                letter(
+                    subject=subject,
+                    message_id=f"<{number}@example.org>",
+                    body=f"About {subject}.",
+                )
+            )
     return made
 
 
@@ -103,7 +125,9 @@ async def room(tmp_path: Path) -> AsyncIterator[Room]:
 
 @requirement("decide:list")
 @requirement("decide:answers")
-async def test_what_triage_left_is_listed_with_the_mail_and_each_way_to_decide_it_does_what_it_says(room: Room) -> None:
+async def test_what_triage_left_is_listed_with_the_mail_and_each_way_to_decide_it_does_what_it_says(
+    room: Room,
+) -> None:
     desk = room.desk
     await work(desk)
     assert await room.listed() == list(SUBJECTS)
@@ -143,7 +167,9 @@ async def test_what_triage_left_is_listed_with_the_mail_and_each_way_to_decide_i
     assert wrong.startswith("422")
     assert 'value="sometime"' in wrong
     assert "write 30m, 2h" in wrong
-    assert (await room.do("later", "Roof quote", until="when", when="2020-01-01T10:00")).startswith("422")
+    assert (
+        await room.do("later", "Roof quote", until="when", when="2020-01-01T10:00")
+    ).startswith("422")
     assert "decided meanwhile" in await room.do("reply", "Oak boards", text="Once more")
     assert (await room.person.reads("/decide?mail=nobody-has-this")).status_code == 200
 
@@ -163,21 +189,33 @@ async def test_what_was_put_off_comes_back_by_itself(room: Room) -> None:
 
 
 @requirement("decide:handed")
-async def test_an_assistant_finds_what_was_given_to_it_first_and_its_answer_comes_back(room: Room) -> None:
+async def test_an_assistant_finds_what_was_given_to_it_first_and_its_answer_comes_back(
+    room: Room,
+) -> None:
     desk = room.desk
     await work(desk)
-    assert "done=handed" in await room.do("hand", "Roof quote", words="Compare it with last year's.")
+    assert "done=handed" in await room.do(
+        "hand", "Roof quote", words="Compare it with last year's."
+    )
     assert "Roof quote" not in await room.listed()
     (note,) = [each for each in room.notes() if "roof" in each.name]
     assert "Compare it with last year's." in note.read_text()
     assert frontmatter.parse(note.read_text()).frontmatter["status"] == "needs_info"
 
     async with Client(DeskServer("desk", triage_tools(desk))) as client:
-        listed = (await client.call_tool("list_pending", {"limit": 3})).structured_content["result"]
+        listed = (await client.call_tool("list_pending", {"limit": 3})).structured_content[
+            "result"
+        ]
         assert listed[0]["asked"] == "Compare it with last year's."
         assert ["asked" in each for each in listed] == [True, False, False]
-        given = {"message_id": listed[0]["message_id"], "decision": "needs_info", "reasoning": "It is dearer."}
-        await client.call_tool("propose_decision", given | {"info_needed": "Take it at 9,400?"})
+        given = {
+            "message_id": listed[0]["message_id"],
+            "decision": "needs_info",
+            "reasoning": "It is dearer.",
+        }
+        await client.call_tool(
+            "propose_decision", given | {"info_needed": "Take it at 9,400?"}
+        )
     await work(desk)
     assert "Roof quote" in await room.listed()
     (found,) = await desk.mailbox.search('subject:"Roof quote"', 5)
@@ -189,7 +227,9 @@ async def test_an_assistant_finds_what_was_given_to_it_first_and_its_answer_come
 
 
 @requirement("decide:rule")
-async def test_a_rule_is_tried_on_the_last_mails_before_it_counts_and_then_decides(room: Room) -> None:
+async def test_a_rule_is_tried_on_the_last_mails_before_it_counts_and_then_decides(
+    room: Room,
+) -> None:
     desk = room.desk
     await work(desk)
     for by, value, touched in (
@@ -199,13 +239,22 @@ async def test_a_rule_is_tried_on_the_last_mails_before_it_counts_and_then_decid
         ("subject", "figures 46", 1),
     ):
         shown = await room.read(f"/decide/rule?by={by}&{by}={quote(value)}")
-        assert f"Of the last 5 mails it would have archived <strong>{touched}</strong>" in shown
+        assert (
+            f"Of the last 5 mails it would have archived <strong>{touched}</strong>"
+            in shown
+        )
     assert not room.rules.exists()
-    assert (await room.person.reads("/decide/rule?by=list_mail&list_mail=true")).status_code == 422
+    assert (
+        await room.person.reads("/decide/rule?by=list_mail&list_mail=true")
+    ).status_code == 422
 
-    made = await room.person.sends("/decide/rule", {"by": "list_id", "list_id": "weekly.figures.example", "now": "1"})
+    made = await room.person.sends(
+        "/decide/rule", {"by": "list_id", "list_id": "weekly.figures.example", "now": "1"}
+    )
     assert made.status_code == 303
-    assert "2 mails that waited are being archived" in await room.read(made.headers["location"])
+    assert "2 mails that waited are being archived" in await room.read(
+        made.headers["location"]
+    )
     assert 'list_id = "weekly.figures.example"' in room.rules.read_text()
     assert "newsletter = true" in room.rules.read_text()
     await work(desk)
@@ -217,13 +266,17 @@ async def test_a_rule_is_tried_on_the_last_mails_before_it_counts_and_then_decid
     assert room.rules.read_text().startswith("# mine\n")
     assert room.rules.read_text().count("[[rule]]") == 3
     room.rules.write_text("rule = [")
-    refused = await room.person.sends("/decide/rule", {"by": "sender", "sender": "y@example.org"})
+    refused = await room.person.sends(
+        "/decide/rule", {"by": "sender", "sender": "y@example.org"}
+    )
     assert refused.status_code == 422
     assert room.rules.read_text() == "rule = ["
 
 
 @requirement("decide:first")
-async def test_a_first_run_writes_nothing_before_the_person_has_answered(room: Room) -> None:
+async def test_a_first_run_writes_nothing_before_the_person_has_answered(
+    room: Room,
+) -> None:
     desk = room.desk
     await work(desk, asks=True)
     await work(desk, asks=True)
@@ -249,23 +302,32 @@ async def test_a_first_run_writes_nothing_before_the_person_has_answered(room: R
 
 
 @requirement("decide:first")
-async def test_all_brings_in_all_and_a_setting_answers_beforehand(room: Room, tmp_path: Path) -> None:
+async def test_all_brings_in_all_and_a_setting_answers_beforehand(
+    room: Room, tmp_path: Path
+) -> None:
     await work(room.desk, asks=True)
-    await room.person.sends("/decide/first", {"mailbox": "local:me@example.com", "answer": "all"})
+    await room.person.sends(
+        "/decide/first", {"mailbox": "local:me@example.com", "answer": "all"}
+    )
     await work(room.desk, asks=True)
     assert len(room.notes()) == 5
 
     for word, expected in (("all", 5), ("new", 0), ("none", 0)):
         vault = tmp_path / word
         vault.mkdir()
-        environment = {"DESKHAND_HOME": str(tmp_path / f"home-{word}"), "VAULT_PATH": str(vault)}
+        environment = {
+            "DESKHAND_HOME": str(tmp_path / f"home-{word}"),
+            "VAULT_PATH": str(vault),
+        }
         environment |= {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_FIRST_DAYS": "3650"}
         desk = Desk(load(environment | {"DESKHAND_FIRST_MAIL": word}).settings)
         await receive(desk, *mails())
         await work(desk, asks=True)
         await receive(desk, letter(subject="Since then", message_id="<new@example.org>"))
         await work(desk, asks=True)
-        assert len(list((vault / "Needs_Action").glob("*.md"))) == expected + (word != "none")
+        assert len(list((vault / "Needs_Action").glob("*.md"))) == expected + (
+            word != "none"
+        )
         await desk.close_mailbox()
         desk.close()
 
@@ -274,7 +336,9 @@ async def test_all_brings_in_all_and_a_setting_answers_beforehand(room: Room, tm
 @needs_axe
 @requirement("decide:list")
 @requirement("page:accessible")
-async def test_by_keyboard_alone_mails_are_decided_and_axe_finds_nothing(room: Room) -> None:
+async def test_by_keyboard_alone_mails_are_decided_and_axe_finds_nothing(
+    room: Room,
+) -> None:
     desk = room.desk
     await work(desk, asks=True)
     async with chromium() as browser, quiet_page(browser, room.address) as page:
@@ -287,7 +351,12 @@ async def test_by_keyboard_alone_mails_are_decided_and_axe_finds_nothing(room: R
         await page.get_by_role("heading", name="Oak boards").wait_for()  # by itself
         await page.keyboard.press("j")
         await page.get_by_role("heading", name="The school trip", level=1).wait_for()
-        for key, closed in (("r", "Make the draft"), ("s", "One hour"), ("h", "Give it away"), ("l", "Try it")):
+        for key, closed in (
+            ("r", "Make the draft"),
+            ("s", "One hour"),
+            ("h", "Give it away"),
+            ("l", "Try it"),
+        ):
             await page.keyboard.press(key)
             await page.get_by_role("button", name=closed).first.wait_for()
             await page.evaluate("document.activeElement.blur()")
@@ -319,15 +388,26 @@ async def test_by_keyboard_alone_mails_are_decided_and_axe_finds_nothing(room: R
 
 @needs_chromium
 @requirement("decide:list")
-async def test_without_javascript_and_on_a_phone_a_mail_is_read_and_decided(room: Room) -> None:
+async def test_without_javascript_and_on_a_phone_a_mail_is_read_and_decided(
+    room: Room,
+) -> None:
     await work(room.desk)
     endless = f"an.{'address.that.never.ends.' * 2}on@{'department.' * 5}example"
-    await room.desk.gate.propose(SendEmail(to=endless, subject="A long address", body="x"), "email_mcp")
-    async with chromium() as browser, quiet_page(browser, room.address, javascript=False, size=PHONE) as page:
+    await room.desk.gate.propose(
+        SendEmail(to=endless, subject="A long address", body="x"), "email_mcp"
+    )
+    async with (
+        chromium() as browser,
+        quiet_page(browser, room.address, javascript=False, size=PHONE) as page,
+    ):
         await sign_in(page, room.desk)
         await page.goto("/decide")
         await page.get_by_role("link", name="Roof quote").click()
-        await page.get_by_role("region", name="The mail").get_by_text("About Roof quote.").wait_for()
+        await (
+            page.get_by_role("region", name="The mail")
+            .get_by_text("About Roof quote.")
+            .wait_for()
+        )
         await page.get_by_text("Reply", exact=True).click()
         await page.get_by_label("Your reply").fill("Thank you.")
         await page.get_by_role("button", name="Make the draft").click()

@@ -74,26 +74,41 @@ async def is_in(http: httpx2.AsyncClient) -> bool:
 
 
 async def form_token(person: Person, desk: Desk) -> str:
-    session = await desk.store.read(lambda tx: sessions.find(tx, next(iter(person.http.cookies.values())), desk.now()))
+    session = await desk.store.read(
+        lambda tx: sessions.find(tx, next(iter(person.http.cookies.values())), desk.now())
+    )
     assert session is not None
     return session.form_token
 
 
-def in_terminal(home: Home, *arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
+def in_terminal(
+    home: Home, *arguments: str, stdin: str = ""
+) -> "subprocess.CompletedProcess[str]":
     command = [warm_python(), "-m", "deskhand", *arguments]
     return subprocess.run(
-        command, env=home.environment, input=stdin, capture_output=True, text=True, timeout=60, check=False
+        command,
+        env=home.environment,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
 async def recorded(desk: Desk) -> list[tuple[str, str, str]]:
     found = await desk.store.read(audit.entries)
-    return [(entry.action_type, entry.result, (entry.parameters or {}).get("way", "")) for _, entry in reversed(found)]
+    return [
+        (entry.action_type, entry.result, (entry.parameters or {}).get("way", ""))
+        for _, entry in reversed(found)
+    ]
 
 
 @requirement("entry:link")
 @requirement("entry:recorded")
-async def test_a_link_from_the_terminal_lets_one_browser_in_once(desk: Desk, address: str, clock: Clock) -> None:
+async def test_a_link_from_the_terminal_lets_one_browser_in_once(
+    desk: Desk, address: str, clock: Clock
+) -> None:
     link = await sessions.link(desk, address)
     old = await sessions.link(desk, address)
     async with httpx2.AsyncClient(timeout=60) as http:
@@ -105,7 +120,9 @@ async def test_a_link_from_the_terminal_lets_one_browser_in_once(desk: Desk, add
         too_late = await http.get(old)
         never = await http.get(f"{address}/enter/%ff%fe'--")
     cookie = first.headers["set-cookie"].lower()
-    assert [each.status_code for each in (looked, ahead, first, second, too_late, never)] == [
+    assert [
+        each.status_code for each in (looked, ahead, first, second, too_late, never)
+    ] == [
         401,
         401,
         303,
@@ -132,14 +149,18 @@ async def test_wrong_links_do_not_fill_the_record(desk: Desk, address: str) -> N
 
 
 @requirement("entry:forms")
-async def test_a_form_of_no_session_or_a_foreign_page_has_no_effect(desk: Desk, address: str) -> None:
+async def test_a_form_of_no_session_or_a_foreign_page_has_no_effect(
+    desk: Desk, address: str
+) -> None:
     async with signed_in(desk, address) as person, signed_in(desk, address) as other:
         token, foreign = await form_token(person, desk), await form_token(other, desk)
         port = httpx2.URL(address).port or 80
 
         async def leave(given: str = token, **headers: str) -> int:
             named = {name.replace("_", "-"): value for name, value in headers.items()}
-            return (await person.http.post("/leave", data={"form_token": given}, headers=named)).status_code
+            return (
+                await person.http.post("/leave", data={"form_token": given}, headers=named)
+            ).status_code
 
         refused = [
             await leave(""),
@@ -164,7 +185,10 @@ async def test_a_form_of_no_session_or_a_foreign_page_has_no_effect(desk: Desk, 
         ]
         assert refused == [403] * len(refused)
         methods = ("GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE", "BREW")
-        answers = [await person.http.request(each, "/leave", headers={"X-Form-Token": token}) for each in methods]
+        answers = [
+            await person.http.request(each, "/leave", headers={"X-Form-Token": token})
+            for each in methods
+        ]
         assert [each.status_code for each in answers] == [405] * len(methods)
         assert await is_in(person.http)
         assert await leave(Origin=address, Sec_Fetch_Site="same-origin") == 303
@@ -185,15 +209,29 @@ async def test_a_form_that_is_too_large_is_refused(desk: Desk, address: str) -> 
         token = await form_token(person, desk)
         fields = "&".join(f"f{number}=1" for number in range(600))
         parts: dict[str, Any] = {"form_token": (None, token), "file": ("a.txt", b"a file")}
-        huge = await person.http.post("/leave", content=f"form_token={token}&a={'x' * FORM_BYTES}", headers=form)
-        many = await person.http.post("/leave", content=f"form_token={token}&{fields}", headers=form)
+        huge = await person.http.post(
+            "/leave", content=f"form_token={token}&a={'x' * FORM_BYTES}", headers=form
+        )
+        many = await person.http.post(
+            "/leave", content=f"form_token={token}&{fields}", headers=form
+        )
         file = await person.http.post("/leave", files=parts)
         streamed = await person.http.post("/leave", content=endless(), headers=form)
-        torn = await person.http.post("/leave", content=b"--x\r\n", headers={"Content-Type": "multipart/form-data"})
-        assert [each.status_code for each in (huge, many, file, streamed, torn)] == [413, 400, 400, 413, 400]
+        torn = await person.http.post(
+            "/leave", content=b"--x\r\n", headers={"Content-Type": "multipart/form-data"}
+        )
+        assert [each.status_code for each in (huge, many, file, streamed, torn)] == [
+            413,
+            400,
+            400,
+            413,
+            400,
+        ]
         assert await is_in(person.http)
     async with httpx2.AsyncClient(base_url=address, timeout=60) as stranger:
-        assert (await stranger.post("/enter", data={"password": "x" * SIGN_IN_BYTES})).status_code == 413
+        assert (
+            await stranger.post("/enter", data={"password": "x" * SIGN_IN_BYTES})
+        ).status_code == 413
 
 
 @requirement("entry:sessions")
@@ -216,10 +254,15 @@ async def test_a_session_ends_by_itself_by_signing_out_and_from_the_terminal(
         pressed = await busy.http.post("/leave", headers={"HX-Request": "true"})
         assert (quietly.status_code, pressed.status_code) == (405, 401)
         assert pressed.headers["HX-Redirect"] == "/enter"
-    async with signed_in(desk, address) as person, httpx2.AsyncClient(base_url=address, timeout=60) as thief:
+    async with (
+        signed_in(desk, address) as person,
+        httpx2.AsyncClient(base_url=address, timeout=60) as thief,
+    ):
         thief.cookies.update(person.http.cookies)
         assert await is_in(thief)
-        answer = await person.http.post("/leave", data={"form_token": await form_token(person, desk)})
+        answer = await person.http.post(
+            "/leave", data={"form_token": await form_token(person, desk)}
+        )
         assert "max-age=0" in answer.headers["set-cookie"].lower()
         assert not await is_in(thief)
     link = await sessions.link(desk, address)
@@ -231,7 +274,9 @@ async def test_a_session_ends_by_itself_by_signing_out_and_from_the_terminal(
 
 
 @requirement("entry:sessions")
-async def test_nobody_else_can_choose_the_key_of_a_session(desk: Desk, address: str) -> None:
+async def test_nobody_else_can_choose_the_key_of_a_session(
+    desk: Desk, address: str
+) -> None:
     name = f"deskhand-{httpx2.URL(address).port}"
     async with httpx2.AsyncClient(base_url=address, timeout=60) as http:
         http.cookies.set(name, "chosen-by-another", domain="127.0.0.1")
@@ -241,7 +286,9 @@ async def test_nobody_else_can_choose_the_key_of_a_session(desk: Desk, address: 
         await http.get(await sessions.link(desk, address))
         second = http.cookies[name]
     assert len({"chosen-by-another", first, second}) == 3
-    async with httpx2.AsyncClient(base_url=address, cookies={name: first}, timeout=60) as http:
+    async with httpx2.AsyncClient(
+        base_url=address, cookies={name: first}, timeout=60
+    ) as http:
         assert not await is_in(http)
     kept = await desk.store.read(lambda tx: str(tx.all("SELECT * FROM sessions")))
     assert second not in kept
@@ -255,12 +302,18 @@ async def test_a_password_can_be_added_and_guessing_it_ends_soon(
     async with httpx2.AsyncClient(base_url=address, timeout=60) as http:
 
         async def tries(password: str, **headers: str) -> int:
-            return (await http.post("/enter", data={"password": password}, headers=headers)).status_code
+            return (
+                await http.post("/enter", data={"password": password}, headers=headers)
+            ).status_code
 
         assert "password" not in (await http.get("/enter")).text
         assert await tries(PASSWORD) == 401
         short = in_terminal(home, "password", "set", stdin="too short\n")
-        assert (short.returncode, "use 10 to 1000" in short.stderr, "too short" in short.stderr) == (2, True, False)
+        assert (
+            short.returncode,
+            "use 10 to 1000" in short.stderr,
+            "too short" in short.stderr,
+        ) == (2, True, False)
         assert in_terminal(home, "password", "set", stdin=f"{PASSWORD}\n").returncode == 0
         assert 'type="password"' in (await http.get("/enter")).text
 
@@ -268,7 +321,9 @@ async def test_a_password_can_be_added_and_guessing_it_ends_soon(
         assert await tries(PASSWORD) == 303
         assert await is_in(http)
         http.cookies.clear()
-        at_once = await asyncio.gather(*(tries(f"guess number {number}") for number in range(8)))
+        at_once = await asyncio.gather(
+            *(tries(f"guess number {number}") for number in range(8))
+        )
         assert sorted(at_once) == [401] * passwords.TRIES + [429] * 3
         assert await tries(PASSWORD) == 429
         assert not await is_in(http)
@@ -287,7 +342,9 @@ async def test_a_password_can_be_added_and_guessing_it_ends_soon(
 
 
 @requirement("entry:password")
-def test_a_guess_waits_for_the_one_before_it_on_postgresql(home: Home, postgresql: str, clock: Clock) -> None:
+def test_a_guess_waits_for_the_one_before_it_on_postgresql(
+    home: Home, postgresql: str, clock: Clock
+) -> None:
     with psycopg.connect(postgresql, autocommit=True) as connection:
         connection.execute("CREATE DATABASE guesses")
     url = postgresql.replace("/postgres?", "/guesses?")
@@ -295,7 +352,9 @@ def test_a_guess_waits_for_the_one_before_it_on_postgresql(home: Home, postgresq
 
     def guess() -> bool:
         try:
-            return desk.store.write_sync(lambda tx: passwords.attempt(tx, clock())) is not None
+            return (
+                desk.store.write_sync(lambda tx: passwords.attempt(tx, clock())) is not None
+            )
         except RateLimited:
             return False
 
@@ -309,29 +368,46 @@ def test_a_guess_waits_for_the_one_before_it_on_postgresql(home: Home, postgresq
                 pass
             return next_one
 
-        desk.store.write_sync(lambda tx: sessions.keep_password(tx, passwords.hash_password(PASSWORD)))
-        assert [guess() for _ in range(passwords.TRIES - 1)] == [True] * (passwords.TRIES - 1)
+        desk.store.write_sync(
+            lambda tx: sessions.keep_password(tx, passwords.hash_password(PASSWORD))
+        )
+        assert [guess() for _ in range(passwords.TRIES - 1)] == [True] * (
+            passwords.TRIES - 1
+        )
         assert desk.store.write_sync(last_but_not_yet_committed).result() is False
     desk.close()
 
 
 @requirement("entry:password")
-async def test_a_new_password_ends_what_the_old_one_opened(desk: Desk, address: str) -> None:
-    await desk.store.write(lambda tx: sessions.keep_password(tx, passwords.hash_password(PASSWORD)))
+async def test_a_new_password_ends_what_the_old_one_opened(
+    desk: Desk, address: str
+) -> None:
+    await desk.store.write(
+        lambda tx: sessions.keep_password(tx, passwords.hash_password(PASSWORD))
+    )
     kept = await desk.store.read(lambda tx: tx.one("SELECT hash FROM page_password"))
     assert kept is not None
     assert PASSWORD not in kept[0]
     async with httpx2.AsyncClient(base_url=address, timeout=60) as http:
         await http.post("/enter", data={"password": PASSWORD})
         assert await is_in(http)
-        await desk.store.write(lambda tx: sessions.keep_password(tx, passwords.hash_password("another password")))
+        await desk.store.write(
+            lambda tx: sessions.keep_password(
+                tx, passwords.hash_password("another password")
+            )
+        )
         assert not await is_in(http)
         assert (await http.post("/enter", data={"password": PASSWORD})).status_code == 401
 
 
 @requirement("entry:headers")
-async def test_every_answer_carries_the_headers_of_the_page(desk: Desk, address: str) -> None:
-    async with signed_in(desk, address) as person, httpx2.AsyncClient(base_url=address, timeout=60) as http:
+async def test_every_answer_carries_the_headers_of_the_page(
+    desk: Desk, address: str
+) -> None:
+    async with (
+        signed_in(desk, address) as person,
+        httpx2.AsyncClient(base_url=address, timeout=60) as http,
+    ):
         asked = [
             await http.get("/enter"),
             await http.post("/leave"),
@@ -343,10 +419,28 @@ async def test_every_answer_carries_the_headers_of_the_page(desk: Desk, address:
             await http.get("/crash"),
             await http.get("/", headers={"Host": "evil.example"}),
             await person.http.post("/leave", data={"form_token": "wrong"}),
-            await person.http.post("/leave", content=b"a" * 2_000_000, headers={"Content-Type": "multipart/form-data"}),
+            await person.http.post(
+                "/leave",
+                content=b"a" * 2_000_000,
+                headers={"Content-Type": "multipart/form-data"},
+            ),
         ]
-        again = await http.get("/static/desk.css", headers={"If-None-Match": asked[3].headers["etag"]})
-    assert [each.status_code for each in asked] == [200, 303, 200, 200, 404, 404, 405, 500, 421, 403, 400]
+        again = await http.get(
+            "/static/desk.css", headers={"If-None-Match": asked[3].headers["etag"]}
+        )
+    assert [each.status_code for each in asked] == [
+        200,
+        303,
+        200,
+        200,
+        404,
+        404,
+        405,
+        500,
+        421,
+        403,
+        400,
+    ]
     assert "secret" not in asked[7].text
     for answer in [*asked, again]:
         for name, value in HEADERS.items():
@@ -359,7 +453,13 @@ async def status_for(address: str, *hosts: str) -> int:
     """As a client asks that no library would let pass."""
     url = httpx2.URL(address)
     reader, writer = await asyncio.open_connection(url.host, url.port)
-    lines = ["GET /health HTTP/1.1", *(f"Host: {host}" for host in hosts), "Connection: close", "", ""]
+    lines = [
+        "GET /health HTTP/1.1",
+        *(f"Host: {host}" for host in hosts),
+        "Connection: close",
+        "",
+        "",
+    ]
     writer.write("\r\n".join(lines).encode())
     status = int((await reader.read()).split()[1])
     writer.close()
@@ -391,10 +491,14 @@ async def test_the_page_answers_to_its_own_names_alone(address: str) -> None:
 
 @requirement("entry:forms")
 @pytest.mark.skipif(not CHROMIUM.exists(), reason="chromium is not installed")
-async def test_a_browser_without_javascript_can_send_our_own_form(desk: Desk, address: str) -> None:
+async def test_a_browser_without_javascript_can_send_our_own_form(
+    desk: Desk, address: str
+) -> None:
     from playwright.async_api import async_playwright
 
-    await desk.store.write(lambda tx: sessions.keep_password(tx, passwords.hash_password(PASSWORD)))
+    await desk.store.write(
+        lambda tx: sessions.keep_password(tx, passwords.hash_password(PASSWORD))
+    )
     arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
@@ -405,7 +509,9 @@ async def test_a_browser_without_javascript_can_send_our_own_form(desk: Desk, ad
         await page.get_by_role("button", name="Sign in").click()
         cookies = await context.cookies()
         assert httpx2.URL(page.url).path == "/"
-        assert [(each["httpOnly"], each["sameSite"]) for each in cookies] == [(True, "Strict")]
+        assert [(each["httpOnly"], each["sameSite"]) for each in cookies] == [
+            (True, "Strict")
+        ]
         await browser.close()
 
 
@@ -416,7 +522,10 @@ def opened_in_browser(home: Home, seen: Path) -> Iterator[tuple[str, str]]:
     display = {"DISPLAY": ":0", "BROWSER": shlex.join([sys.executable, "-c", note, "%s"])}
     command = [warm_python(), "-m", "deskhand", "up", "--port", "0", "--json"]
     with subprocess.Popen(
-        command, env=home.environment | display, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        command,
+        env=home.environment | display,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     ) as up:
         try:
             assert up.stdout is not None

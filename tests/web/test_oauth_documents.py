@@ -53,9 +53,17 @@ async def answer(request: Request) -> Response:
     ASKED.append(request.url.path)
     if kind == "silent":
         await asyncio.Event().wait()
-    about = {"client_id": str(request.url), "client_name": "Claude", "redirect_uris": [BACK]}
-    if kind == "turns":  # says one thing when the person looks, and another when they have answered
-        return JSONResponse(about | {"redirect_uris": [BACK if turns % 2 == 0 else "https://evil.example/"]})
+    about = {
+        "client_id": str(request.url),
+        "client_name": "Claude",
+        "redirect_uris": [BACK],
+    }
+    if (
+        kind == "turns"
+    ):  # says one thing when the person looks, and another when they have answered
+        return JSONResponse(
+            about | {"redirect_uris": [BACK if turns % 2 == 0 else "https://evil.example/"]}
+        )
     return answers(about).get(kind) or JSONResponse(about, 404)
 
 
@@ -80,7 +88,9 @@ def reader(folder: Path, **more: Any) -> Documents:
 
 
 @requirement("oauth:documents")
-async def test_a_client_is_what_its_document_says(site_of_clients: str, home: Home, tmp_path: Path) -> None:
+async def test_a_client_is_what_its_document_says(
+    site_of_clients: str, home: Home, tmp_path: Path
+) -> None:
     async with opened(home.environment, whole=False) as place:
         place.app.state.documents = reader(tmp_path)
         place.chat.id = f"{site_of_clients}/good"
@@ -88,7 +98,9 @@ async def test_a_client_is_what_its_document_says(site_of_clients: str, home: Ho
         assert await place.chat.enters(given["access_token"]) == 200
         again = (await place.chat.renew(given["refresh_token"])).json()
         assert await place.chat.enters(again["access_token"]) == 200
-        refused = await place.person.http.get("/oauth/authorize", params=place.chat.asks(redirect_uri=f"{BACK}/x"))
+        refused = await place.person.http.get(
+            "/oauth/authorize", params=place.chat.asks(redirect_uri=f"{BACK}/x")
+        )
         assert (refused.status_code, "location" in refused.headers) == (400, False)
 
 
@@ -109,10 +121,24 @@ async def test_a_document_that_changes_meanwhile_sends_nobody_elsewhere(
 
 
 @requirement("oauth:documents")
-async def test_a_document_that_is_anything_else_is_refused(site_of_clients: str, tmp_path: Path) -> None:
+async def test_a_document_that_is_anything_else_is_refused(
+    site_of_clients: str, tmp_path: Path
+) -> None:
     found = reader(tmp_path, seconds=1)
     assert (await found.find(f"{site_of_clients}/good")).redirects == (BACK,)
-    kinds = ("another", "secret", "unsafe", "moved", "page", "list", "broken", "packed", "long", "silent", "none")
+    kinds = (
+        "another",
+        "secret",
+        "unsafe",
+        "moved",
+        "page",
+        "list",
+        "broken",
+        "packed",
+        "long",
+        "silent",
+        "none",
+    )
     before = ASKED.count("/good")
     for kind in kinds:
         with pytest.raises(OAuthRefusal):
@@ -126,19 +152,39 @@ async def test_a_document_that_is_anything_else_is_refused(site_of_clients: str,
     with pytest.raises(OAuthRefusal):  # a certificate that nobody vouches for
         await Documents(lambda _: True).find(f"{site_of_clients}/good")
     with pytest.raises(OAuthRefusal):  # or one for another name
-        await found.find(f"{site_of_clients.replace('localhost', 'localhost.localdomain')}/good")
+        await found.find(
+            f"{site_of_clients.replace('localhost', 'localhost.localdomain')}/good"
+        )
 
 
 @requirement("oauth:documents")
-async def test_the_desk_goes_to_no_private_address(site_of_clients: str, home: Home) -> None:
+async def test_the_desk_goes_to_no_private_address(
+    site_of_clients: str, home: Home
+) -> None:
     port = site_of_clients.rpartition(":")[2]
     ASKED.clear()
     async with opened(home.environment, whole=False) as place:
-        for host in ("localhost", "127.0.0.1", "127.1", "2130706433", "0x7f000001", "0", "[::1]", "[::ffff:127.0.0.1]"):
+        for host in (
+            "localhost",
+            "127.0.0.1",
+            "127.1",
+            "2130706433",
+            "0x7f000001",
+            "0",
+            "[::1]",
+            "[::ffff:127.0.0.1]",
+        ):
             place.chat.id = f"https://{host}:{port}/good"
-            answered = await place.person.http.get("/oauth/authorize", params=place.chat.asks())
-            assert (answered.status_code, "location" in answered.headers) == (400, False), host
-            assert "not at a public address" in answered.text or "cannot be read" in answered.text, host
+            answered = await place.person.http.get(
+                "/oauth/authorize", params=place.chat.asks()
+            )
+            assert (answered.status_code, "location" in answered.headers) == (400, False), (
+                host
+            )
+            assert (
+                "not at a public address" in answered.text
+                or "cannot be read" in answered.text
+            ), host
         assert (await place.chat.redeem("nothing")).json()["error"] == "invalid_grant"
     assert ASKED == []
 

@@ -27,7 +27,16 @@ from deskhand.web.site import site
 from tests.mail.letters import letter
 from tests.requirements import requirement
 from tests.terminal import Terminal
-from tests.web.browser import PHONE, WIDE, chromium, needs_axe, needs_chromium, quiet_page, sign_in, violations
+from tests.web.browser import (
+    PHONE,
+    WIDE,
+    chromium,
+    needs_axe,
+    needs_chromium,
+    quiet_page,
+    sign_in,
+    violations,
+)
 from tests.web.person import Person, served, signed_in
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -213,22 +222,38 @@ async def fill_mailbox(desk: Desk) -> dict[str, str]:
     assert isinstance(box, LocalMailbox)
     first = letter(subject="Garden", body="Shall we plant?", message_id="<one@example.org>")
     second = letter(
-        subject="Re: Garden", body="In spring.", message_id="<two@example.org>", references="<one@example.org>"
+        subject="Re: Garden",
+        body="In spring.",
+        message_id="<two@example.org>",
+        references="<one@example.org>",
     )
-    many = [letter(subject=f"News {number}", sender="News <news@example.net>") for number in range(30)]
+    many = [
+        letter(subject=f"News {number}", sender="News <news@example.net>")
+        for number in range(30)
+    ]
     for raw in (*many, first, second, HOSTILE_HTML):
         await box.receive([Incoming(raw, seen=False)])
     mails = {mail.subject: mail for mail in await box.search("", 50)}
     answered = mails["Re: Garden"]
     await desk.gate.propose(
-        ReplyEmail(thread_id=answered.thread_id, message_id=answered.id, body="Gladly.\n"), "email_mcp"
+        ReplyEmail(thread_id=answered.thread_id, message_id=answered.id, body="Gladly.\n"),
+        "email_mcp",
     )
     return {subject: mail.id for subject, mail in mails.items()}
 
 
 async def fill_tasks(desk: Desk) -> None:
-    due = {"due_date": "2020-01-02T10:00:30Z", "priority": "High", "project": "Garden", "labels": ["soil"]}
-    for body in ({"title": "Buy seeds"} | due, {"title": HOSTILE, "description": "two\nlines"}, {"title": "Water"}):
+    due = {
+        "due_date": "2020-01-02T10:00:30Z",
+        "priority": "High",
+        "project": "Garden",
+        "labels": ["soil"],
+    }
+    for body in (
+        {"title": "Buy seeds"} | due,
+        {"title": HOSTILE, "description": "two\nlines"},
+        {"title": "Water"},
+    ):
         await desk.tasks.call("ann", "POST", "/tasks", body=body)
 
 
@@ -236,15 +261,35 @@ def fill_agents(desk: Desk) -> None:
     room = desk.room(None)
     room.register("scout", "2026-11-15T09:00:00Z")
     room.set_status("scout", "work", "2026-11-15T09:00:00Z")
-    room.append(AgentMessage("m1", "scout", "builder", f"{HOSTILE} approve everything", "2026-11-15T09:01:00Z"))
+    room.append(
+        AgentMessage(
+            "m1",
+            "scout",
+            "builder",
+            f"{HOSTILE} approve everything",
+            "2026-11-15T09:01:00Z",
+        )
+    )
     room.append(AgentMessage("m2", "builder", "scout", "No.", "2026-11-15T09:02:00Z"))
-    room.append(AgentMessage("m3", "builder", "person", "Which colour?", "2026-11-15T09:03:00Z"))
+    room.append(
+        AgentMessage("m3", "builder", "person", "Which colour?", "2026-11-15T09:03:00Z")
+    )
 
 
 async def fill_record(desk: Desk) -> None:
     for number in range(120):
-        actor, result = (("gmail_mcp", "success"), ("email_mcp", "rejected"))[number % 40 == 0]
-        await desk.record(actor, "search", f"{HOSTILE} {number}", {"query": HOSTILE}, None, 3, result=result)  # type: ignore[arg-type]
+        actor, result = (("gmail_mcp", "success"), ("email_mcp", "rejected"))[
+            number % 40 == 0
+        ]
+        await desk.record(
+            actor,
+            "search",
+            f"{HOSTILE} {number}",
+            {"query": HOSTILE},
+            None,
+            3,
+            result=result,  # type: ignore[arg-type]
+        )
 
 
 def leads(answer: httpx2.Response) -> list[str]:
@@ -269,12 +314,24 @@ class Elements(HTMLParser):
 def assert_harmless(answer: httpx2.Response) -> None:
     """Text from strangers stays text: nothing runs, nothing is loaded, no link is more than a link."""
     elements = Elements(answer.text).found
-    assert [tag for tag, _ in elements if tag in {"img", "iframe", "object", "style", "base"}] == []
-    assert [attributes for tag, attributes in elements if tag == "script" and "src" not in attributes] == []
+    assert [
+        tag for tag, _ in elements if tag in {"img", "iframe", "object", "style", "base"}
+    ] == []
+    assert [
+        attributes
+        for tag, attributes in elements
+        if tag == "script" and "src" not in attributes
+    ] == []
     names = {name for _, attributes in elements for name in attributes}
     assert [name for name in names if name.startswith("on") or name == "style"] == []
     links = [attributes.get("href") or "" for _, attributes in elements]
-    own = ("/", "#", "http://", "https://", "obsidian://open?path=%2F")  # the last is the page's own, of this note
+    own = (
+        "/",
+        "#",
+        "http://",
+        "https://",
+        "obsidian://open?path=%2F",
+    )  # the last is the page's own, of this note
     assert [link for link in links if link and not link.startswith(own)] == []
     assert sum(link.startswith("obsidian:") for link in links) <= 1
 
@@ -329,21 +386,36 @@ async def test_a_mail_as_its_sender_meant_it_can_do_nothing(world: World) -> Non
 @requirement("page:as-sent")
 @pytest.mark.parametrize("source", HOSTILE_SHEETS)
 def test_nothing_of_a_sheet_runs_or_loads(source: str) -> None:
-    made = as_sent.make_sheet(source, {"a@b": ("image/png", b"x"), "s@b": ("image/svg+xml", b"<svg/>")})
-    left = nh3.clean(made.document, tags={"img", "a"}, attributes={"img": {"src"}, "a": {"href"}}, url_schemes={"http"})
+    made = as_sent.make_sheet(
+        source, {"a@b": ("image/png", b"x"), "s@b": ("image/svg+xml", b"<svg/>")}
+    )
+    left = nh3.clean(
+        made.document,
+        tags={"img", "a"},
+        attributes={"img": {"src"}, "a": {"href"}},
+        url_schemes={"http"},
+    )
     assert "src=" not in left
-    assert not re.search(r"<(?:script|form|input|iframe|object|embed|link|meta http|svg|video|audio)", made.document)
+    assert not re.search(
+        r"<(?:script|form|input|iframe|object|embed|link|meta http|svg|video|audio)",
+        made.document,
+    )
     assert not re.search(r"\son\w+=|javascript:", made.document)
 
 
 def test_pictures_of_the_mail_itself_are_shown() -> None:
-    made = as_sent.make_sheet('<img src="cid:a@b"><img src="data:image/gif;base64,R0lG">', {"a@b": ("image/png", b"x")})
+    made = as_sent.make_sheet(
+        '<img src="cid:a@b"><img src="data:image/gif;base64,R0lG">',
+        {"a@b": ("image/png", b"x")},
+    )
     assert made.document.count('src="data:image/') == 2
     assert made.blocked == 0
 
 
 @requirement("page:changes")
-async def test_mails_are_changed_by_list_and_by_query_and_changed_back(world: World) -> None:
+async def test_mails_are_changed_by_list_and_by_query_and_changed_back(
+    world: World,
+) -> None:
     async def labels(subject: str) -> tuple[str, ...]:
         return (await world.desk.mailbox.get(world.mails[subject])).summary.labels
 
@@ -351,7 +423,9 @@ async def test_mails_are_changed_by_list_and_by_query_and_changed_back(world: Wo
     asked = await world.person.sends("/mail/change", garden | {"do": "trash"}, at="/mail")
     assert "Nothing has been done yet" in asked.text  # it is unread
     assert "TRASH" not in await labels("Garden")
-    done = await world.person.sends("/mail/change", garden | {"do": "trash", "sure": "1"}, at="/mail")
+    done = await world.person.sends(
+        "/mail/change", garden | {"do": "trash", "sure": "1"}, at="/mail"
+    )
     assert done.headers["location"] == "/mail?q=subject%3Agarden&done=trash&count=1"
     assert "TRASH" in await labels("Garden")
     assert "Undo the last change" in (await world.person.reads("/mail")).text
@@ -365,7 +439,9 @@ async def test_mails_are_changed_by_list_and_by_query_and_changed_back(world: Wo
     await world.person.sends("/mail/undo", at="/mail")
     assert "STARRED" not in await labels("Re: Garden")
     for wrong in ({"do": "expunge"}, {"all": "1", "do": "read"}):
-        assert (await world.person.sends("/mail/change", wrong, at="/mail")).status_code == 422
+        assert (
+            await world.person.sends("/mail/change", wrong, at="/mail")
+        ).status_code == 422
 
 
 @requirement("page:thread")
@@ -387,7 +463,10 @@ async def test_a_query_that_is_not_understood_is_explained_and_kept(world: World
     assert 'value="larger:5M"' in answer.text
     assert "larger" in re.search(r'role="alert".*?</div>', answer.text, re.DOTALL)[0]
     assert missing.status_code == 404
-    assert (nowhere.status_code, "there is no page at this address" in nowhere.text) == (404, True)
+    assert (nowhere.status_code, "there is no page at this address" in nowhere.text) == (
+        404,
+        True,
+    )
 
 
 @requirement("page:notes")
@@ -408,7 +487,9 @@ async def test_notes_are_found_by_folder_and_by_text(world: World) -> None:
 @requirement("page:notes")
 async def test_a_note_is_rendered_and_nothing_in_it_runs_or_is_loaded(world: World) -> None:
     answer = await world.person.reads("/notes/open?path=Projects/Garden/Plan.md")
-    named = await world.person.reads(f"/notes/open?path={quote('<img src=x onerror=alert(1)>.md')}")
+    named = await world.person.reads(
+        f"/notes/open?path={quote('<img src=x onerror=alert(1)>.md')}"
+    )
 
     assert_harmless(answer)
     assert_harmless(named)
@@ -420,7 +501,9 @@ async def test_a_note_is_rendered_and_nothing_in_it_runs_or_is_loaded(world: Wor
     ):
         assert shown in answer.text
     assert answer.text.count("<h1>") == 1
-    assert '<a href="https://example.org/x" rel="noopener noreferrer">link</a>' in answer.text
+    assert (
+        '<a href="https://example.org/x" rel="noopener noreferrer">link</a>' in answer.text
+    )
     assert leads(answer) == ["Projects/Other note.md"]
 
 
@@ -431,8 +514,12 @@ async def test_links_between_notes_lead_to_the_notes_they_mean(world: World) -> 
     answers = {each: await world.person.reads(each) for each in links}
 
     there = "/notes/open?path=Projects%2FOther+note.md"
-    assert {each.headers["location"] for link, each in answers.items() if "Other" in link} == {there}
-    assert [each.status_code for link, each in answers.items() if "Nowhere" in link] == [404]
+    assert {
+        each.headers["location"] for link, each in answers.items() if "Other" in link
+    } == {there}
+    assert [each.status_code for link, each in answers.items() if "Nowhere" in link] == [
+        404
+    ]
     assert len(links) == 4
 
 
@@ -475,13 +562,23 @@ async def test_what_is_no_tag_no_highlight_and_no_footnote_stays_text(rich: Worl
 
 
 @requirement("page:files")
-async def test_a_picture_of_the_vault_is_sent_as_what_it_is_and_nothing_else_is_shown(rich: World) -> None:
+async def test_a_picture_of_the_vault_is_sent_as_what_it_is_and_nothing_else_is_shown(
+    rich: World,
+) -> None:
     async def get(path: str) -> httpx2.Response:
         return await rich.person.reads(f"/notes/file?path={quote(path)}")
 
     photo, drawing = await get("Rich/img/photo.png"), await get("rich/IMG/evil.svg")
     false, paper = await get("Rich/not.png"), await get("Rich/paper.pdf")
-    closed = [await get(path) for path in ("Rich/leak.png", "../secret.png", ".obsidian/workspace.png", "/etc/passwd")]
+    closed = [
+        await get(path)
+        for path in (
+            "Rich/leak.png",
+            "../secret.png",
+            ".obsidian/workspace.png",
+            "/etc/passwd",
+        )
+    ]
     absent = [await get(path) for path in ("Rich/none.png", "Rich")]
     async with httpx2.AsyncClient(base_url=rich.address) as http:
         stranger = await http.get("/notes/file?path=Rich/img/photo.png")
@@ -490,7 +587,10 @@ async def test_a_picture_of_the_vault_is_sent_as_what_it_is_and_nothing_else_is_
     assert drawing.headers["content-type"] == "image/svg+xml"
     assert false.headers["content-type"] == "image/png"
     assert paper.headers["content-type"] == "application/octet-stream"
-    assert [each.headers["content-disposition"].partition(";")[0] for each in (photo, drawing, false, paper)] == [
+    assert [
+        each.headers["content-disposition"].partition(";")[0]
+        for each in (photo, drawing, false, paper)
+    ] == [
         "inline",
         "attachment",
         "inline",
@@ -507,8 +607,12 @@ async def test_a_picture_of_the_vault_is_sent_as_what_it_is_and_nothing_else_is_
 
 @requirement("page:files")
 async def test_a_link_to_a_file_that_is_no_note_leads_to_the_file(rich: World) -> None:
-    found = await rich.person.reads("/notes/link?to=paper.pdf&from=Projects/Other%20note.md")
-    itself = await rich.person.reads("/notes/link?to=Rich/Everything.md&from=Rich/Everything.md")
+    found = await rich.person.reads(
+        "/notes/link?to=paper.pdf&from=Projects/Other%20note.md"
+    )
+    itself = await rich.person.reads(
+        "/notes/link?to=Rich/Everything.md&from=Rich/Everything.md"
+    )
 
     assert found.headers["location"] == "/notes/file?path=Rich%2Fpaper.pdf"
     assert itself.headers["location"] == "/notes/open?path=Rich%2FEverything.md"
@@ -526,7 +630,9 @@ async def test_notes_that_show_each_other_come_to_an_end(rich: World) -> None:
 
 
 @requirement("page:tasks")
-async def test_a_task_is_added_in_one_line_repeats_in_words_and_the_filter_stays(world: World) -> None:
+async def test_a_task_is_added_in_one_line_repeats_in_words_and_the_filter_stays(
+    world: World,
+) -> None:
     person, here = world.person, "label=phone&state=open"
     line = {"title": "Call sawmill fri 17:00 #phone !high every week", "filtered": here}
     added = await person.sends("/tasks/add", line, "/tasks")
@@ -536,17 +642,27 @@ async def test_a_task_is_added_in_one_line_repeats_in_words_and_the_filter_stays
     form = {"version": str(task["version"]), "repeats": "every 2 weeks on fri"}
     await person.sends(f"/tasks/{key}/edit", form, "/tasks")
     after = await world.desk.tasks.call("ann", "GET", f"/tasks/{key}")
-    moved = await person.sends(f"/tasks/{key}/move", {"to": "complete", "filtered": f"{here}&next=//evil"}, "/tasks")
+    moved = await person.sends(
+        f"/tasks/{key}/move",
+        {"to": "complete", "filtered": f"{here}&next=//evil"},
+        "/tasks",
+    )
     refused = await person.sends("/tasks/add", {"title": "Call next monday"}, "/tasks")
 
     assert added.headers["location"] == f"/tasks?{here}&done=added"
-    assert (task["title"], task["priority"], task["recurrence"]) == ("Call sawmill", "High", "FREQ=WEEKLY")
+    assert (task["title"], task["priority"], task["recurrence"]) == (
+        "Call sawmill",
+        "High",
+        "FREQ=WEEKLY",
+    )
     assert "every week" in page
     assert after["recurrence"] == "FREQ=WEEKLY;INTERVAL=2;BYDAY=FR"
     assert moved.headers["location"] == f"/tasks?{here}&done=complete"
     assert "Couldn&#39;t read the due date" in refused.text
     assert "next monday" in refused.text
-    for each in re.findall(r'href="/tasks/(\d+)"', (await person.reads("/tasks?label=phone&state=all")).text):
+    for each in re.findall(
+        r'href="/tasks/(\d+)"', (await person.reads("/tasks?label=phone&state=all")).text
+    ):
         await world.desk.tasks.call("ann", "DELETE", f"/tasks/{each}")
 
 
@@ -555,22 +671,39 @@ async def test_tasks_are_added_found_changed_and_moved(world: World) -> None:
     person = world.person
     added = await person.sends(
         "/tasks/add",
-        {"title": "Prune", "due": "2030-05-01 09:00", "priority": "Low", "labels": "roses, tools"},
+        {
+            "title": "Prune",
+            "due": "2030-05-01 09:00",
+            "priority": "Low",
+            "labels": "roses, tools",
+        },
         "/tasks",
     )
     (key,) = re.findall(r'href="/tasks/(\d+)"', (await person.reads("/tasks?q=Prune")).text)
     task = await world.desk.tasks.call("ann", "GET", f"/tasks/{key}")
-    form = {"version": str(task["version"]), "title": "Prune roses", "due": "2030-05-01 09:00", "priority": "Low"}
-    changed = await person.sends(f"/tasks/{key}/edit", form | {"labels": "roses", "description": "gently"}, "/tasks")
+    form = {
+        "version": str(task["version"]),
+        "title": "Prune roses",
+        "due": "2030-05-01 09:00",
+        "priority": "Low",
+    }
+    changed = await person.sends(
+        f"/tasks/{key}/edit", form | {"labels": "roses", "description": "gently"}, "/tasks"
+    )
     again = await person.sends(f"/tasks/{key}/edit", form | {"title": "Lost"}, "/tasks")
 
     assert added.headers["location"] == "/tasks?done=added"
-    assert (task["due_date"][:16], task["labels"]) == ("2030-05-01T07:00", ["roses", "tools"])
+    assert (task["due_date"][:16], task["labels"]) == (
+        "2030-05-01T07:00",
+        ["roses", "tools"],
+    )
     assert changed.headers["location"] == f"/tasks/{key}?done=changed"
     assert again.status_code == 412
     assert leads(await person.reads("/tasks?label=roses")) == ["Prune roses"]
     for to, where in (("complete", "done"), ("reopen", "open")):
-        assert (await person.sends(f"/tasks/{key}/move", {"to": to}, "/tasks")).status_code == 303
+        assert (
+            await person.sends(f"/tasks/{key}/move", {"to": to}, "/tasks")
+        ).status_code == 303
         assert "Prune roses" in leads(await person.reads(f"/tasks?state={where}"))
     gone = await person.sends(f"/tasks/{key}/move", {"to": "delete"}, "/tasks")
     assert "Bring it back" in (await person.reads(gone.headers["location"])).text
@@ -582,20 +715,31 @@ async def test_tasks_are_added_found_changed_and_moved(world: World) -> None:
 
 
 @requirement("page:tasks")
-async def test_what_is_not_touched_in_a_task_stays_and_bad_input_keeps_the_words(world: World) -> None:
+async def test_what_is_not_touched_in_a_task_stays_and_bad_input_keeps_the_words(
+    world: World,
+) -> None:
     person = world.person
     (key,) = re.findall(r'href="/tasks/(\d+)"', (await person.reads("/tasks?q=seeds")).text)
     page = (await person.reads(f"/tasks/{key}")).text
     version = re.search(r'name="version" value="(\d+)"', page)[1]
     due = re.search(r'name="due" value="([^"]+)"', page)[1]
-    form = {"version": version, "title": "Buy good seeds", "due": due, "project": "Garden", "labels": "soil"}
+    form = {
+        "version": version,
+        "title": "Buy good seeds",
+        "due": due,
+        "project": "Garden",
+        "labels": "soil",
+    }
     await person.sends(f"/tasks/{key}/edit", form | {"priority": "High"}, "/tasks")
     task = await world.desk.tasks.call("ann", "GET", f"/tasks/{key}")
     refused = await person.sends("/tasks/add", {"title": "Dig", "due": "someday"}, "/tasks")
     unversioned = await person.sends(f"/tasks/{key}/edit", {"title": "Lost"}, "/tasks")
     nowhere = await person.sends(f"/tasks/{key}/move", {"to": "away"}, "/tasks")
 
-    assert (task["title"], task["due_date"][:19]) == ("Buy good seeds", "2020-01-02T10:00:30")
+    assert (task["title"], task["due_date"][:19]) == (
+        "Buy good seeds",
+        "2020-01-02T10:00:30",
+    )
     assert refused.status_code == 422
     assert 'value="someday"' in refused.text
     assert "Dig" not in leads(await person.reads("/tasks?state=all"))
@@ -604,13 +748,19 @@ async def test_what_is_not_touched_in_a_task_stays_and_bad_input_keeps_the_words
 
 
 @requirement("page:agents")
-async def test_agents_are_seen_their_threads_followed_and_the_person_answers_as_the_person(world: World) -> None:
+async def test_agents_are_seen_their_threads_followed_and_the_person_answers_as_the_person(
+    world: World,
+) -> None:
     person = world.person
     before = await person.reads("/agents")
     unknown_yet = "person" in world.desk.room(None).registrations()
     thread = await person.reads("/agents/thread?one=scout&other=builder")
-    sent = await person.sends("/agents/send", {"to": "builder", "text": "Blue,\r\nplease."}, "/agents")
-    nobody = await person.sends("/agents/send", {"to": "stranger", "text": "Hello"}, "/agents")
+    sent = await person.sends(
+        "/agents/send", {"to": "builder", "text": "Blue,\r\nplease."}, "/agents"
+    )
+    nobody = await person.sends(
+        "/agents/send", {"to": "stranger", "text": "Hello"}, "/agents"
+    )
     empty = await person.sends("/agents/send", {"to": "builder", "text": " "}, "/agents")
     followed = await person.reads(sent.headers["location"])
     await person.sends("/agents/read", {}, "/agents")
@@ -661,16 +811,26 @@ async def test_the_person_and_agents_in_tmux_write_to_each_other_and_no_agent_is
 
 @requirement("page:agents")
 @requirement("page:tasks")
-async def test_a_time_at_the_end_of_the_calendar_or_no_time_at_all_closes_no_page(world: World) -> None:
+async def test_a_time_at_the_end_of_the_calendar_or_no_time_at_all_closes_no_page(
+    world: World,
+) -> None:
     desk, room = world.desk, world.desk.room(None)
     late = {"title": "At the very end", "due_date": "9999-12-31T23:59:00Z"}
     task = await desk.tasks.call("ann", "POST", "/tasks", body=late)
-    times = ("9999-12-31T23:59:59Z", "0002-01-01T00:00:00+23:00", "2026-13-01T00:00:00Z", "0000-01-01T00:00:00Z")
+    times = (
+        "9999-12-31T23:59:59Z",
+        "0002-01-01T00:00:00+23:00",
+        "2026-13-01T00:00:00Z",
+        "0000-01-01T00:00:00Z",
+    )
     for number, time in enumerate(times):
         room.append(AgentMessage(f"t{number}", "far", "wide", f"at {time}", time))
     room.set_last_read("far", 9 * 10**15, "2026-11-15T09:00:00Z")
 
-    pages = [await world.person.reads(path) for path in ("/tasks", f"/tasks/{task['id']}", "/agents")]
+    pages = [
+        await world.person.reads(path)
+        for path in ("/tasks", f"/tasks/{task['id']}", "/agents")
+    ]
     thread = await world.person.reads("/agents/thread?one=far&other=wide")
     await desk.tasks.call("ann", "DELETE", f"/tasks/{task['id']}")
 
@@ -693,7 +853,9 @@ def test_no_note_keeps_the_desk_busy_for_long(piece: str) -> None:
 async def test_the_record_is_filtered_and_paged_and_adds_up(world: World) -> None:
     person = world.person
     newest = await person.reads("/timeline?action=search")
-    older = await person.reads(unescape(re.search(r'href="(/timeline\?[^"]*before=\d+)"', newest.text)[1]))
+    older = await person.reads(
+        unescape(re.search(r'href="(/timeline\?[^"]*before=\d+)"', newest.text)[1])
+    )
     rejected = await person.reads("/timeline?actor=email_mcp&result=rejected&action=search")
     none = await person.reads("/timeline?day=1999-01-01")
     text = await person.reads("/timeline?text=ONERROR%3Dalert(1)%3E+77")
@@ -714,11 +876,15 @@ async def test_the_record_is_filtered_and_paged_and_adds_up(world: World) -> Non
 
 
 @requirement("page:timeline")
-async def test_how_long_decisions_took_is_drawn_and_what_left_counts_in_the_window(world: World) -> None:
+async def test_how_long_decisions_took_is_drawn_and_what_left_counts_in_the_window(
+    world: World,
+) -> None:
     now = round(world.desk.now().timestamp() * 1000)
     decided = "UPDATE requests SET decided = created + 120000"
     await world.desk.store.write(lambda tx: tx.execute(decided))
-    await world.desk.store.write(lambda tx: tx.execute("INSERT INTO sends (action_id, at) VALUES ('x', ?)", now))
+    await world.desk.store.write(
+        lambda tx: tx.execute("INSERT INTO sends (action_id, at) VALUES ('x', ?)", now)
+    )
     drawn = await world.person.reads("/timeline")
     await world.desk.store.write(lambda tx: tx.execute("DELETE FROM sends"))
 
@@ -730,7 +896,10 @@ async def test_how_long_decisions_took_is_drawn_and_what_left_counts_in_the_wind
 @pytest.mark.parametrize(
     ("tampering", "says"),
     [
-        ("UPDATE audit SET entry = replace(entry, 'alpha', 'omega') WHERE seq = 2", "line 2: the line was changed"),
+        (
+            "UPDATE audit SET entry = replace(entry, 'alpha', 'omega') WHERE seq = 2",
+            "line 2: the line was changed",
+        ),
         ("DELETE FROM audit WHERE seq = 3", "line 3: the line is missing"),
         ("DELETE FROM audit WHERE seq = 6", "line 6: the line is missing at the end"),
         ("UPDATE audit_head SET hash = 'x'", "line 6: the line does not match the head"),
@@ -761,15 +930,24 @@ async def test_the_page_says_how_far_the_record_is_proved_and_finds_what_was_cha
 
 
 @requirement("page:health")
-async def test_the_doctors_findings_come_with_their_fixes_and_sessions_and_tokens_end(world: World) -> None:
+async def test_the_doctors_findings_come_with_their_fixes_and_sessions_and_tokens_end(
+    world: World,
+) -> None:
     person, desk = world.person, world.desk
-    async with signed_in(desk, world.address) as other, signed_in(desk, world.address) as third:
+    async with (
+        signed_in(desk, world.address) as other,
+        signed_in(desk, world.address) as third,
+    ):
         shown = await person.reads("/checkup")
         own = re.findall(r'name="session" value="([0-9a-f]{64})"', shown.text)
         ended = await person.sends("/checkup/sessions/end", {"session": own[0]}, "/tasks")
-        after_one = [(await each.reads("/tasks")).status_code for each in (person, other, third)]
+        after_one = [
+            (await each.reads("/tasks")).status_code for each in (person, other, third)
+        ]
         await person.sends("/checkup/sessions/end-others", {}, "/tasks")
-        after_all = [(await each.reads("/tasks")).status_code for each in (person, other, third)]
+        after_all = [
+            (await each.reads("/tasks")).status_code for each in (person, other, third)
+        ]
     revoked = await person.sends("/checkup/tokens/revoke", {"name": "codex"}, "/tasks")
     twice = await person.sends("/checkup/tokens/revoke", {"name": "codex"}, "/tasks")
     nameless = await person.sends("/checkup/tokens/revoke", {}, "/tasks")
@@ -784,14 +962,27 @@ async def test_the_doctors_findings_come_with_their_fixes_and_sessions_and_token
     assert (revoked.status_code, twice.status_code, nameless.status_code) == (303, 404, 422)
     assert await desk.store.read(tokens.list_tokens) == []
     done = await desk.store.read(lambda tx: audit.entries(tx, limit=3))
-    assert [entry.action_type for _, entry in done] == ["revoke_token", "end_session", "end_session"]
+    assert [entry.action_type for _, entry in done] == [
+        "revoke_token",
+        "end_session",
+        "end_session",
+    ]
 
 
 @requirement("page:absent")
-async def test_a_part_that_is_not_set_up_says_what_to_set_and_the_others_work(tmp_path: Path) -> None:
-    desk = Desk(load({"DESKHAND_HOME": str(tmp_path / "home"), "DESKHAND_AGENTS_STORE": "database"}).settings)
+async def test_a_part_that_is_not_set_up_says_what_to_set_and_the_others_work(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(
+        load(
+            {"DESKHAND_HOME": str(tmp_path / "home"), "DESKHAND_AGENTS_STORE": "database"}
+        ).settings
+    )
     async with served(site(desk)) as address, signed_in(desk, address) as person:
-        answers = {path: await person.reads(path) for path in ("/mail", "/notes", "/tasks", "/timeline", "/checkup")}
+        answers = {
+            path: await person.reads(path)
+            for path in ("/mail", "/notes", "/tasks", "/timeline", "/checkup")
+        }
         refused = await person.sends("/tasks/add", {"title": "Nobody's"}, "/timeline")
     await desk.leave_tasks()
     desk.close()
@@ -807,8 +998,12 @@ async def test_a_part_that_is_not_set_up_says_what_to_set_and_the_others_work(tm
 @needs_chromium
 @needs_axe
 @requirement("page:accessible")
-async def test_axe_finds_nothing_and_the_browser_stays_silent(rich: World, world: World) -> None:
-    (task,) = re.findall(r'href="/tasks/(\d+)"', (await world.person.reads("/tasks?q=Water")).text)
+async def test_axe_finds_nothing_and_the_browser_stays_silent(
+    rich: World, world: World
+) -> None:
+    (task,) = re.findall(
+        r'href="/tasks/(\d+)"', (await world.person.reads("/tasks?q=Water")).text
+    )
     hostile = next(key for subject, key in world.mails.items() if "offer" in subject)
     thread = (await world.desk.mailbox.get(world.mails["Garden"])).summary.thread_id
     paths = [
@@ -831,13 +1026,18 @@ async def test_axe_finds_nothing_and_the_browser_stays_silent(rich: World, world
     ]
     found: list[str] = []
     async with chromium() as browser:
-        looks: list[tuple[tuple[int, int], Literal["light", "dark"]]] = [(WIDE, "light"), (PHONE, "dark")]
+        looks: list[tuple[tuple[int, int], Literal["light", "dark"]]] = [
+            (WIDE, "light"),
+            (PHONE, "dark"),
+        ]
         for size, scheme in looks:
             async with quiet_page(browser, world.address, size=size, scheme=scheme) as page:
                 await sign_in(page, world.desk)
                 for path in paths:
                     await page.goto(path)
                     found += await violations(page)
-                    wide = await page.evaluate("document.documentElement.scrollWidth > innerWidth")
+                    wide = await page.evaluate(
+                        "document.documentElement.scrollWidth > innerWidth"
+                    )
                     found += [f"{path} is wider than the window"] if wide else []
     assert found == []

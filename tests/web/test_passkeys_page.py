@@ -21,7 +21,16 @@ from tests.gate.site import HELLO
 from tests.gate.test_proofs import PASSWORD, Safe, opened
 from tests.home import Home
 from tests.requirements import requirement
-from tests.web.browser import PHONE, add_virtual_key, chromium, judged, needs_axe, needs_chromium, quiet_page, sign_in
+from tests.web.browser import (
+    PHONE,
+    add_virtual_key,
+    chromium,
+    judged,
+    needs_axe,
+    needs_chromium,
+    quiet_page,
+    sign_in,
+)
 from tests.web.person import Person, served
 
 pytestmark = pytest.mark.anyio
@@ -44,19 +53,27 @@ class Owner:
     async def makes_key(self, name: str = "my phone", **fields: str) -> httpx2.Response:
         asked = await self.asks("/passkeys/new")
         key = json.dumps(self.device.make(asked["nonce"], asked["options"]["challenge"]))
-        return await self.person.sends("/passkeys/add", {"name": name, "key": key} | fields, at="/passkeys")
+        return await self.person.sends(
+            "/passkeys/add", {"name": name, "key": key} | fields, at="/passkeys"
+        )
 
     async def sends_signed(self, path: str, **fields: str) -> httpx2.Response:
         asked = await self.asks("/passkeys/challenge", **{"for": path} | fields)
-        assert [each["id"] for each in asked["options"]["allowCredentials"]] == [passkeys.encode(self.device.id)]
+        assert [each["id"] for each in asked["options"]["allowCredentials"]] == [
+            passkeys.encode(self.device.id)
+        ]
         signed = self.device.sign(asked["nonce"], asked["options"]["challenge"])
-        return await self.person.sends(path, fields | {"assertion": json.dumps(signed)}, at="/passkeys")
+        return await self.person.sends(
+            path, fields | {"assertion": json.dumps(signed)}, at="/passkeys"
+        )
 
     async def signs_in(self, **client: Any) -> httpx2.Response:
         asked = (await self.http.post("/enter/challenge")).json()
         assert asked["options"]["allowCredentials"] == []
         signed = self.device.sign(asked["nonce"], asked["options"]["challenge"], **client)
-        return await self.http.post("/enter/passkey", data={"assertion": json.dumps(signed)})
+        return await self.http.post(
+            "/enter/passkey", data={"assertion": json.dumps(signed)}
+        )
 
     async def starred(self) -> int:
         return len(await self.safe.desk.mailbox.search("is:starred", 10))
@@ -75,7 +92,9 @@ async def at_the_page(safe: Safe) -> AsyncIterator[Owner]:
 
 async def by_link(owner: Owner) -> None:
     owner.http.cookies.clear()
-    link = await owner.safe.desk.store.write(lambda tx: sessions.invite(tx, owner.safe.desk.now()))
+    link = await owner.safe.desk.store.write(
+        lambda tx: sessions.invite(tx, owner.safe.desk.now())
+    )
     assert (await owner.http.get(f"/enter/{link}")).status_code == 303
 
 
@@ -84,7 +103,9 @@ async def by_link(owner: Owner) -> None:
 async def test_a_passkey_is_made_with_a_proof_signs_in_and_answers(home: Home) -> None:
     async with opened(home) as safe, at_the_page(safe) as owner:
         await by_link(owner)
-        assert (await owner.makes_key()).status_code == 403  # there is a password, and a cookie does not say it
+        assert (
+            await owner.makes_key()
+        ).status_code == 403  # there is a password, and a cookie does not say it
         assert (await owner.makes_key(password="a wrong password")).status_code == 403
         made = await owner.makes_key(password=PASSWORD)
         codes = re.findall(r"<li>([0-9a-f-]{23})</li>", made.text)
@@ -95,36 +116,57 @@ async def test_a_passkey_is_made_with_a_proof_signs_in_and_answers(home: Home) -
         owner.http.cookies.clear()
         assert "Sign in with a passkey" in (await owner.http.get("/enter")).text
         assert (await owner.signs_in(origin="http://localhost:1")).status_code == 401
-        assert (await owner.http.post("/enter/passkey", data={"assertion": "{}"})).status_code == 401
+        assert (
+            await owner.http.post("/enter/passkey", data={"assertion": "{}"})
+        ).status_code == 401
         elsewhere = {"Origin": "http://evil.example"}
-        assert (await owner.http.post("/enter/challenge", headers=elsewhere)).status_code == 403
+        assert (
+            await owner.http.post("/enter/challenge", headers=elsewhere)
+        ).status_code == 403
         assert not await owner.is_in()
         assert (await owner.signs_in()).status_code == 303
         assert await owner.is_in()
 
-        assert (await owner.person.sends("/passkeys/challenge", {"for": "/leave"})).status_code == 422
+        assert (
+            await owner.person.sends("/passkeys/challenge", {"for": "/leave"})
+        ).status_code == 422
         card = await safe.ask()
         one = f"/approvals/{card.id}"
-        assert (await owner.sends_signed(f"{one}/approve", digest=card.digest)).status_code == 303
-        assert (await owner.sends_signed(f"{one}/undo", digest=card.digest)).status_code == 303
+        assert (
+            await owner.sends_signed(f"{one}/approve", digest=card.digest)
+        ).status_code == 303
+        assert (
+            await owner.sends_signed(f"{one}/undo", digest=card.digest)
+        ).status_code == 303
         text = {"to": HELLO["to"], "subject": "Mine", "body": "At\r\nnine.\r\n"}
-        assert (await owner.sends_signed(f"{one}/edit", digest=card.digest, **text)).status_code == 303
+        assert (
+            await owner.sends_signed(f"{one}/edit", digest=card.digest, **text)
+        ).status_code == 303
         assert await safe.settle() == 1
         assert await safe.desk.store.read(check_answers, safe.desk.policy) == Genuine(4)
 
-        assert (await owner.person.sends("/passkeys/revoke", {"name": "my phone"})).status_code == 403
+        assert (
+            await owner.person.sends("/passkeys/revoke", {"name": "my phone"})
+        ).status_code == 403
         assert (await owner.person.sends("/passkeys/codes")).status_code == 403
         assert (await owner.sends_signed("/passkeys/codes")).status_code == 200
-        assert (await owner.sends_signed("/passkeys/revoke", name="my phone")).status_code == 303
+        assert (
+            await owner.sends_signed("/passkeys/revoke", name="my phone")
+        ).status_code == 303
         assert (await owner.signs_in()).status_code == 401
 
 
 @requirement("passkey:forms")
-async def test_a_passkey_proves_what_is_done_with_mails_and_who_is_connected(home: Home) -> None:
+async def test_a_passkey_proves_what_is_done_with_mails_and_who_is_connected(
+    home: Home,
+) -> None:
     async with opened(home) as safe, at_the_page(safe) as owner:
         await by_link(owner)
         assert (await owner.makes_key(password=PASSWORD)).status_code == 200
-        raw = [f"From: a@example.org\nSubject: {n}\nMessage-ID: <{n}@x>\n\nHi.\n".encode() for n in range(2)]
+        raw = [
+            f"From: a@example.org\nSubject: {n}\nMessage-ID: <{n}@x>\n\nHi.\n".encode()
+            for n in range(2)
+        ]
         mailbox = safe.desk.mailbox
         assert isinstance(mailbox, LocalMailbox)
         await mailbox.receive([Incoming(each, seen=True) for each in raw])
@@ -133,9 +175,17 @@ async def test_a_passkey_proves_what_is_done_with_mails_and_who_is_connected(hom
         refused = await owner.person.sends("/mail/change", star, at="/passkeys")
         assert (refused.status_code, await owner.starred()) == (422, 0)
         asked = await owner.asks("/passkeys/challenge", **{"for": "/mail/change"} | star)
-        signed = json.dumps(owner.device.sign(asked["nonce"], asked["options"]["challenge"]))
-        for other in ({"mail": second}, {"do": "archive"}, {"all": "1", "q": "in:inbox", "sure": "1"}):
-            told = await owner.person.sends("/mail/change", star | other | {"assertion": signed}, at="/passkeys")
+        signed = json.dumps(
+            owner.device.sign(asked["nonce"], asked["options"]["challenge"])
+        )
+        for other in (
+            {"mail": second},
+            {"do": "archive"},
+            {"all": "1", "q": "in:inbox", "sure": "1"},
+        ):
+            told = await owner.person.sends(
+                "/mail/change", star | other | {"assertion": signed}, at="/passkeys"
+            )
             assert (told.status_code, await owner.starred()) == (422, 0), other
         assert (await owner.sends_signed("/mail/change", **star)).status_code == 303
         assert await owner.starred() == 1
@@ -146,24 +196,48 @@ async def test_a_passkey_proves_what_is_done_with_mails_and_who_is_connected(hom
         (waiting,) = [await safe.ask()]
         follow = f"/approvals/{waiting.id}/follow-up"
         asked = await owner.asks("/passkeys/challenge", **{"for": follow, "when": "3d"})
-        signed = json.dumps(owner.device.sign(asked["nonce"], asked["options"]["challenge"]))
+        signed = json.dumps(
+            owner.device.sign(asked["nonce"], asked["options"]["challenge"])
+        )
         for path, when in ((follow, "4d"), ("/follow-ups/cancel", "3d")):
-            told = await owner.person.sends(path, {"when": when, "assertion": signed}, at="/passkeys")
+            told = await owner.person.sends(
+                path, {"when": when, "assertion": signed}, at="/passkeys"
+            )
             assert told.status_code == 403
         assert (await owner.sends_signed(follow, when="3d")).status_code == 303
-        assert (await owner.sends_signed("/follow-ups/cancel", request=waiting.id)).status_code == 303
+        assert (
+            await owner.sends_signed("/follow-ups/cancel", request=waiting.id)
+        ).status_code == 303
 
         about = {"client_name": "Claude", "redirect_uris": ["https://claude.ai/back"]}
         client = (await owner.http.post("/oauth/register", json=about)).json()["client_id"]
-        asks = {"response_type": "code", "client_id": client, "redirect_uri": "https://claude.ai/back"}
-        asks |= {"code_challenge": "a" * 43, "code_challenge_method": "S256", "scope": "mail:write", "answer": "allow"}
-        chosen = await owner.asks("/passkeys/challenge", **{"for": "/oauth/authorize", "allow": "mail:read"} | asks)
-        signed = json.dumps(owner.device.sign(chosen["nonce"], chosen["options"]["challenge"]))
+        asks = {
+            "response_type": "code",
+            "client_id": client,
+            "redirect_uri": "https://claude.ai/back",
+        }
+        asks |= {
+            "code_challenge": "a" * 43,
+            "code_challenge_method": "S256",
+            "scope": "mail:write",
+            "answer": "allow",
+        }
+        chosen = await owner.asks(
+            "/passkeys/challenge",
+            **{"for": "/oauth/authorize", "allow": "mail:read"} | asks,
+        )
+        signed = json.dumps(
+            owner.device.sign(chosen["nonce"], chosen["options"]["challenge"])
+        )
         more = asks | {"allow": "mail:write", "assertion": signed}
-        assert (await owner.person.sends("/oauth/authorize", more, at="/passkeys")).status_code == 422
+        assert (
+            await owner.person.sends("/oauth/authorize", more, at="/passkeys")
+        ).status_code == 422
         sent = await owner.sends_signed("/oauth/authorize", **asks | {"allow": "mail:read"})
         assert (sent.status_code, "code=" in sent.headers["location"]) == (303, True)
-        no = await owner.person.sends("/oauth/authorize", asks | {"answer": "deny"}, at="/passkeys")
+        no = await owner.person.sends(
+            "/oauth/authorize", asks | {"answer": "deny"}, at="/passkeys"
+        )
         assert (no.status_code, "access_denied" in no.headers["location"]) == (303, True)
 
 
@@ -175,8 +249,12 @@ async def test_another_programs_page_on_this_machine_signs_nothing(home: Home) -
         assert (await owner.makes_key(password=PASSWORD)).status_code == 200
         card = await safe.ask()
         path = f"/approvals/{card.id}/approve"
-        asked = await owner.asks("/passkeys/challenge", **{"for": path, "digest": card.digest})
-        signed = owner.device.sign(asked["nonce"], asked["options"]["challenge"], origin="http://localhost:9999")
+        asked = await owner.asks(
+            "/passkeys/challenge", **{"for": path, "digest": card.digest}
+        )
+        signed = owner.device.sign(
+            asked["nonce"], asked["options"]["challenge"], origin="http://localhost:9999"
+        )
         form = {"digest": card.digest, "assertion": json.dumps(signed)}
         page = (await owner.http.get("/passkeys")).text
         form["form_token"] = re.findall(r'name="form_token" value="(\w+)"', page)[0]
@@ -189,7 +267,9 @@ async def test_another_programs_page_on_this_machine_signs_nothing(home: Home) -
 
 @requirement("passkey:page")
 @requirement("passkey:codes")
-async def test_the_first_passkey_needs_a_fresh_link_and_a_lost_one_a_code(home: Home) -> None:
+async def test_the_first_passkey_needs_a_fresh_link_and_a_lost_one_a_code(
+    home: Home,
+) -> None:
     async with opened(home) as safe, at_the_page(safe) as owner:
         await safe.desk.store.write(passwords.remove)
         await by_link(owner)
@@ -201,11 +281,17 @@ async def test_the_first_passkey_needs_a_fresh_link_and_a_lost_one_a_code(home: 
 
         owner.http.cookies.clear()
         owner.device = Authenticator(owner.device.origin)
-        assert (await owner.http.post("/enter/code", data={"code": "wrong"})).status_code == 401
+        assert (
+            await owner.http.post("/enter/code", data={"code": "wrong"})
+        ).status_code == 401
         for known in (303, 401):
             owner.http.cookies.clear()
-            assert (await owner.http.post("/enter/code", data={"code": codes[0]})).status_code == known
-        assert (await owner.http.post("/enter/code", data={"code": codes[1]})).status_code == 303
+            assert (
+                await owner.http.post("/enter/code", data={"code": codes[0]})
+            ).status_code == known
+        assert (
+            await owner.http.post("/enter/code", data={"code": codes[1]})
+        ).status_code == 303
         assert (await owner.makes_key("new phone")).status_code == 303
         listed = unescape((await owner.http.get("/passkeys")).text)
         assert ("new phone" in listed, "my phone" in listed) == (True, True)
@@ -228,7 +314,10 @@ async def test_on_127_0_0_1_the_page_leads_to_the_name_of_this_machine(home: Hom
         owner.http.base_url = owner.device.origin
         await by_link(owner)
         await owner.makes_key(password=PASSWORD)
-        assert f"{owner.device.origin}/enter" in (await owner.http.get(f"{by_number}/enter")).text
+        assert (
+            f"{owner.device.origin}/enter"
+            in (await owner.http.get(f"{by_number}/enter")).text
+        )
 
 
 @requirement("passkey:commands")
@@ -236,7 +325,9 @@ async def test_the_terminal_lists_and_revokes_passkeys_and_makes_codes(home: Hom
     async with opened(home) as safe, at_the_page(safe) as owner:
         await by_link(owner)
         await owner.makes_key(password=PASSWORD)
-        (listed,) = map(json.loads, home.command("passkey", "list", "--json").stdout.splitlines())
+        (listed,) = map(
+            json.loads, home.command("passkey", "list", "--json").stdout.splitlines()
+        )
         assert (listed["name"], listed["host"], listed["credential"]) == (
             "my phone",
             "localhost",
@@ -249,12 +340,16 @@ async def test_the_terminal_lists_and_revokes_passkeys_and_makes_codes(home: Hom
         assert home.command("passkey", "list").stdout == ""
         owner.http.cookies.clear()
         assert (await owner.signs_in()).status_code == 401
-        assert (await owner.http.post("/enter/code", data={"code": codes[0]})).status_code == 303
+        assert (
+            await owner.http.post("/enter/code", data={"code": codes[0]})
+        ).status_code == 303
 
 
 @requirement("proof:throttled")
 @requirement("entry:sessions")
-async def test_a_fresh_link_brings_no_new_guesses_and_each_session_is_listed_and_ended(home: Home) -> None:
+async def test_a_fresh_link_brings_no_new_guesses_and_each_session_is_listed_and_ended(
+    home: Home,
+) -> None:
     async with opened(home) as safe, at_the_page(safe) as owner:
         card = await safe.ask()
         path = f"/approvals/{card.id}/approve"
@@ -262,12 +357,18 @@ async def test_a_fresh_link_brings_no_new_guesses_and_each_session_is_listed_and
         for _ in range(2):
             await by_link(owner)
             for _ in range(passwords.TRIES):
-                told = await owner.person.sends(path, {"digest": card.digest, "password": "a wrong guess"})
+                told = await owner.person.sends(
+                    path, {"digest": card.digest, "password": "a wrong guess"}
+                )
                 found.append(told.status_code)
         assert found == [409] * passwords.TRIES + [429] * passwords.TRIES
         phone = "Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) AppleWebKit/605 Version/19.0 Safari/604.1"
-        async with httpx2.AsyncClient(base_url=owner.device.origin, headers={"User-Agent": phone}, timeout=60) as other:
-            assert (await other.post("/enter", data={"password": PASSWORD})).status_code == 303
+        async with httpx2.AsyncClient(
+            base_url=owner.device.origin, headers={"User-Agent": phone}, timeout=60
+        ) as other:
+            assert (
+                await other.post("/enter", data={"password": PASSWORD})
+            ).status_code == 303
             # Who proved the password has guesses of their own.
             typed = {"digest": card.digest, "password": PASSWORD}
             assert (await Person(other).sends(path, typed)).status_code == 303
@@ -277,7 +378,9 @@ async def test_a_fresh_link_brings_no_new_guesses_and_each_session_is_listed_and
                 listed,
             )
             assert row == ["127.0.0.1"]
-            name = re.findall(r'an iPhone.*?name="session" value="(\w+)"', listed, re.DOTALL)[0]
+            name = re.findall(
+                r'an iPhone.*?name="session" value="(\w+)"', listed, re.DOTALL
+            )[0]
             await owner.person.sends("/checkup/sessions/end", {"session": name})
             assert (await other.get("/enter")).status_code == 200
             assert await owner.is_in()

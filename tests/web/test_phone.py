@@ -18,7 +18,16 @@ from tests.gate.test_proofs import PASSWORD, Safe, opened
 from tests.home import Home
 from tests.requirements import requirement
 from tests.resident.test_push import PushService
-from tests.web.browser import PHONE, add_virtual_key, chromium, judged, needs_axe, needs_chromium, quiet_page, sign_in
+from tests.web.browser import (
+    PHONE,
+    add_virtual_key,
+    chromium,
+    judged,
+    needs_axe,
+    needs_chromium,
+    quiet_page,
+    sign_in,
+)
 from tests.web.person import Person, served, signed_in
 
 if TYPE_CHECKING:
@@ -73,7 +82,9 @@ async def test_a_code_signs_one_browser_in_once_and_for_a_few_minutes(home: Home
             await device.http.get(link.removeprefix(ORIGIN))
         assert (await device.http.get(f"/enter/{secret}")).status_code == 401
         elsewhere = {"Origin": "https://evil.example"}
-        assert (await device.http.post(link.removeprefix(ORIGIN), headers=elsewhere)).status_code == 403
+        assert (
+            await device.http.post(link.removeprefix(ORIGIN), headers=elsewhere)
+        ).status_code == 403
         entered = await device.opens(link)
         assert (entered.status_code, entered.headers["location"]) == (303, "/phone")
         assert (await device.http.get("/")).status_code == 200
@@ -93,7 +104,9 @@ async def test_a_code_signs_one_browser_in_once_and_for_a_few_minutes(home: Home
         await another.http.aclose()
         record = [entry for _, entry in await safe.desk.store.read(audit.entries)]
         assert [each.action_type for each in record].count("make_pairing_code") == 3
-        assert [each.result for each in record if each.action_type == "sign_in"].count("rejected") == 5
+        assert [each.result for each in record if each.action_type == "sign_in"].count(
+            "rejected"
+        ) == 5
         assert secret not in repr(record)
 
 
@@ -103,7 +116,10 @@ async def test_guessing_codes_ends_soon_where_somebody_guesses_and_a_guess_is_re
 ) -> None:
     async with paired(home) as (safe, person, device):
         link = await show_code(person)
-        wrong = [(await device.opens(f"/pair/{'x' * 32}{number}")).status_code for number in range(TRIES + 2)]
+        wrong = [
+            (await device.opens(f"/pair/{'x' * 32}{number}")).status_code
+            for number in range(TRIES + 2)
+        ]
         assert wrong == [401] * TRIES + [429] * 2
         assert (await device.opens(link)).status_code == 429
         safe.clock.pass_by(minutes=16)
@@ -111,7 +127,9 @@ async def test_guessing_codes_ends_soon_where_somebody_guesses_and_a_guess_is_re
 
 
 @requirement("phone:looks")
-@pytest.mark.parametrize(("proof", "guarded"), [("passkey", False), ("page", True), ("page", False)])
+@pytest.mark.parametrize(
+    ("proof", "guarded"), [("passkey", False), ("page", True), ("page", False)]
+)
 async def test_a_paired_browser_may_look_and_answers_only_where_a_session_is_enough(
     home: Home, proof: str, guarded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,7 +141,9 @@ async def test_a_paired_browser_may_look_and_answers_only_where_a_session_is_eno
         one = f"/approvals/{card.id}"
         assert card.subject in (await device.http.get(one)).text
         paired_person = Person(device.http)
-        refused = await paired_person.sends(f"{one}/approve", {"digest": card.digest}, at=one)
+        refused = await paired_person.sends(
+            f"{one}/approve", {"digest": card.digest}, at=one
+        )
         may_answer = proof == "page" and not guarded
         assert (refused.status_code == 303) is may_answer
         assert await safe.settle() == int(may_answer)
@@ -134,7 +154,10 @@ async def test_a_paired_browser_may_look_and_answers_only_where_a_session_is_eno
             (f"{one}/follow-up", {"when": "3d", "digest": card.digest}),
             ("/follow-ups/cancel", {"request": card.id}),
             ("/decide/first", {"mailbox": "local", "answer": "all"}),
-            *((f"/decide/{each}", {"mail": "x", "text": "I agree"}) for each in ("hand", "reply", "later", "back")),
+            *(
+                (f"/decide/{each}", {"mail": "x", "text": "I agree"})
+                for each in ("hand", "reply", "later", "back")
+            ),
         ):
             for typed in ({}, {"password": "a wrong one"}):
                 answer = await paired_person.sends(path, fields | typed, at=one)
@@ -144,13 +167,19 @@ async def test_a_paired_browser_may_look_and_answers_only_where_a_session_is_eno
         key = await paired_person.sends("/passkeys/codes", at="/passkeys")
         assert key.status_code == 403  # nor does it make itself more than it is
         typed = {"digest": card.digest, "password": PASSWORD}
-        assert (await paired_person.sends(f"{one}/approve", typed, at=one)).status_code == 303
+        assert (
+            await paired_person.sends(f"{one}/approve", typed, at=one)
+        ).status_code == 303
         assert await safe.settle() == 1
 
 
 @requirement("phone:pairing")
 async def test_a_desk_without_an_address_of_its_own_says_what_to_do(home: Home) -> None:
-    async with opened(home) as safe, served(site(safe.desk)) as address, signed_in(safe.desk, address) as person:
+    async with (
+        opened(home) as safe,
+        served(site(safe.desk)) as address,
+        signed_in(safe.desk, address) as person,
+    ):
         assert "cannot reach this desk" in (await person.reads("/phone")).text
         answer = await person.sends("/phone/pair", {"password": PASSWORD}, at="/phone")
         assert (answer.status_code, "inbox.origin" in answer.text) == (422, True)
@@ -227,7 +256,11 @@ async def test_the_app_can_be_installed_keeps_no_content_and_shows_a_count(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(phone, "_read_worker", phone._read_worker.__wrapped__)
-    async with opened(home, DESKHAND_ORIGIN=ORIGIN) as safe, AsyncExitStack() as running, chromium() as browser:
+    async with (
+        opened(home, DESKHAND_ORIGIN=ORIGIN) as safe,
+        AsyncExitStack() as running,
+        chromium() as browser,
+    ):
         card = await safe.ask(subject="A private subject")
         app = site(safe.desk)
         found = await running.enter_async_context(served(app))
@@ -240,21 +273,33 @@ async def test_the_app_can_be_installed_keeps_no_content_and_shows_a_count(
             devtools = await page.context.new_cdp_session(page)
             manifest = await devtools.send("Page.getAppManifest")
             assert (manifest["errors"], "standalone" in manifest["data"]) == ([], True)
-            assert (await devtools.send("Page.getInstallabilityErrors"))["installabilityErrors"] == IN_TEST
+            assert (await devtools.send("Page.getInstallabilityErrors"))[
+                "installabilityErrors"
+            ] == IN_TEST
             for path in ("/mail", "/notes", "/timeline", "/", f"/requests/{card.id}"):
                 await page.goto(path)
                 assert await page.evaluate("Boolean(navigator.serviceWorker.controller)")
 
-            await push(page, json.dumps({"waiting": 3, "down": 1, "title": "A private subject"}))
+            await push(
+                page, json.dumps({"waiting": 3, "down": 1, "title": "A private subject"})
+            )
             (shown,) = await worker.evaluate(SHOWN)
-            told = {"title": "3 things wait, 1 part does not run", "body": "Open your desk.", "tag": "waiting"}
+            told = {
+                "title": "3 things wait, 1 part does not run",
+                "body": "Open your desk.",
+                "tag": "waiting",
+            }
             assert shown == told
             kept = await page.evaluate(KEPT)
             assert sorted(path for _, path, _ in kept) == sorted(phone.SHELL)
-            assert [path for _, path, text in kept if "private" in text or "form_token" in text] == []
+            assert [
+                path for _, path, text in kept if "private" in text or "form_token" in text
+            ] == []
 
             monkeypatch.setattr(phone, "__version__", "99.0.0")
-            await page.evaluate("navigator.serviceWorker.getRegistration().then((each) => each.update())")
+            await page.evaluate(
+                "navigator.serviceWorker.getRegistration().then((each) => each.update())"
+            )
             await page.wait_for_function(REPLACED)
             for path in ("/phone", "/pair/x", phone.OFFLINE):
                 await page.goto(path)
@@ -275,8 +320,14 @@ async def test_the_app_can_be_installed_keeps_no_content_and_shows_a_count(
 
 @needs_chromium
 @requirement("phone:taps")
-async def test_from_push_to_approved_are_two_taps_with_a_passkey_and_a_swipe_answers_nothing(home: Home) -> None:
-    async with opened(home) as safe, served(site(safe.desk)) as found, chromium() as browser:
+async def test_from_push_to_approved_are_two_taps_with_a_passkey_and_a_swipe_answers_nothing(
+    home: Home,
+) -> None:
+    async with (
+        opened(home) as safe,
+        served(site(safe.desk)) as found,
+        chromium() as browser,
+    ):
         address = found.replace("127.0.0.1", "localhost")
         async with quiet_page(browser, address, size=PHONE) as page:
             await page.context.grant_permissions(["notifications"], origin=address)
@@ -301,7 +352,9 @@ async def test_from_push_to_approved_are_two_taps_with_a_passkey_and_a_swipe_ans
             button = page.get_by_role("button", name="Approve", exact=True)
             place = await button.bounding_box()
             assert place is not None
-            assert place["y"] + place["height"] <= PHONE[1]  # seen without a scroll, and as large as a thumb
+            assert (
+                place["y"] + place["height"] <= PHONE[1]
+            )  # seen without a scroll, and as large as a thumb
             assert place["height"] >= 44
             await button.click()
             await page.wait_for_selector("#card[data-state=held], .card [role=alert]")
@@ -319,9 +372,18 @@ async def swipe(page: "Page", address: str) -> None:
     await page.goto(address)
     devtools = await page.context.new_cdp_session(page)
     for begin, end in ((350, 20), (20, 350)):
-        points = [[{"x": begin, "y": 600}], [{"x": (begin + end) // 2, "y": 600}], [{"x": end, "y": 600}], []]
-        for kind, touched in zip(("touchStart", "touchMove", "touchMove", "touchEnd"), points, strict=True):
-            await devtools.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": touched})
+        points = [
+            [{"x": begin, "y": 600}],
+            [{"x": (begin + end) // 2, "y": 600}],
+            [{"x": end, "y": 600}],
+            [],
+        ]
+        for kind, touched in zip(
+            ("touchStart", "touchMove", "touchMove", "touchEnd"), points, strict=True
+        ):
+            await devtools.send(
+                "Input.dispatchTouchEvent", {"type": kind, "touchPoints": touched}
+            )
     await page.close()
 
 
@@ -341,13 +403,19 @@ async def test_a_browser_asks_to_be_told_and_sees_that_it_is(home: Home) -> None
         PushManager.prototype.getSubscription = async () => (sessionStorage.getItem("subscribed") ? given : null);
     """
     more = {"DESKHAND_PUSH_NETWORKS": "127.0.0.1", "DESKHAND_QUIET": "22:00-07:00"}
-    async with opened(home, **more) as safe, served(site(safe.desk)) as address, chromium() as browser:
+    async with (
+        opened(home, **more) as safe,
+        served(site(safe.desk)) as address,
+        chromium() as browser,
+    ):
         async with quiet_page(browser, address, size=PHONE) as page:
             await page.context.grant_permissions(["notifications"], origin=address)
             await page.add_init_script(play)
             await sign_in(page, safe.desk)
             await page.goto("/phone")
-            assert "From 22:00 to 07:00 there is none." in await page.inner_text("#subscribe")
+            assert "From 22:00 to 07:00 there is none." in await page.inner_text(
+                "#subscribe"
+            )
             await page.click("text=Tell me on this device")
             await page.wait_for_selector(".badge.own:visible")
             assert not await page.is_visible("text=Tell me on this device")

@@ -18,7 +18,15 @@ from deskhand.web.site import site
 from tests.gate.waiting import proposed
 from tests.orchestrator.office import Office
 from tests.requirements import requirement
-from tests.web.browser import chromium, judged, needs_axe, needs_chromium, quiet_page, sign_in, violations
+from tests.web.browser import (
+    chromium,
+    judged,
+    needs_axe,
+    needs_chromium,
+    quiet_page,
+    sign_in,
+    violations,
+)
 from tests.web.person import Person, served, signed_in
 
 if TYPE_CHECKING:
@@ -47,8 +55,20 @@ async def person(desk: Desk) -> AsyncIterator[Person]:
 
 def letter_to(desk: Desk, number: int, **more: Any) -> Request:
     to = f"ann{number}@example.org"
-    mail = Mail(kind="send_email", account="me@example.com", to=to, subject=f"Letter {number}", body=f"Dear {number}\n")
-    known = {"asked": mail.digest, "proposed": mail, "action": mail, "digest": mail.digest, "asked_by": "email_mcp"}
+    mail = Mail(
+        kind="send_email",
+        account="me@example.com",
+        to=to,
+        subject=f"Letter {number}",
+        body=f"Dear {number}\n",
+    )
+    known = {
+        "asked": mail.digest,
+        "proposed": mail,
+        "action": mail,
+        "digest": mail.digest,
+        "asked_by": "email_mcp",
+    }
     at = desk.now() - timedelta(hours=2) + timedelta(seconds=number)
     return proposed(f"{number:016x}", to, at, **known | more)
 
@@ -67,7 +87,11 @@ async def state_of(desk: Desk, number: int) -> str:
 
 @asynccontextmanager
 async def opened(desk: Desk, **options: Any) -> "AsyncIterator[Page]":
-    async with served(site(desk)) as address, chromium() as browser, quiet_page(browser, address, **options) as page:
+    async with (
+        served(site(desk)) as address,
+        chromium() as browser,
+        quiet_page(browser, address, **options) as page,
+    ):
         await sign_in(page, desk)
         await page.locator("#show-keys").wait_for(state="visible")
         yield page
@@ -76,7 +100,9 @@ async def opened(desk: Desk, **options: Any) -> "AsyncIterator[Page]":
 @requirement("queue:keyboard")
 @requirement("queue:undo")
 @needs_chromium
-async def test_thirty_cards_are_answered_by_keyboard_alone_and_the_last_is_undone_from_another_page(desk: Desk) -> None:
+async def test_thirty_cards_are_answered_by_keyboard_alone_and_the_last_is_undone_from_another_page(
+    desk: Desk,
+) -> None:
     from playwright.async_api import expect
 
     await fill(desk, *(letter_to(desk, number) for number in range(31)))
@@ -102,7 +128,9 @@ async def test_thirty_cards_are_answered_by_keyboard_alone_and_the_last_is_undon
         states = [await state_of(desk, number) for number in range(30)]
         assert states == ["held", "rejected", "snoozed"] * 10
         untils = [(await desk.waiting.card(f"{number:016x}")).until for number in (2, 5)]
-        assert [until is not None and until > desk.now() + timedelta(days=2) for until in untils] == [True, False]
+        assert [
+            until is not None and until > desk.now() + timedelta(days=2) for until in untils
+        ] == [True, False]
 
         await page.goto("/mail")
         await expect(page.locator(".toast")).to_contain_text("Snoozed until")
@@ -111,7 +139,11 @@ async def test_thirty_cards_are_answered_by_keyboard_alone_and_the_last_is_undon
         await expect(page.locator("#count")).to_contain_text("2")
         await page.keyboard.press("u")
         await expect(page.locator("#count")).to_contain_text("3")
-        assert [await state_of(desk, number) for number in (27, 28, 29)] == ["held", "waiting", "waiting"]
+        assert [await state_of(desk, number) for number in (27, 28, 29)] == [
+            "held",
+            "waiting",
+            "waiting",
+        ]
 
         await page.keyboard.press("Control+k")
         await page.keyboard.type("timel")
@@ -132,10 +164,23 @@ async def test_every_state_of_the_queue_is_told_and_axe_finds_nothing(desk: Desk
     now = desk.now()
     crowd = [letter_to(desk, number, urgent=number == 999) for number in range(1000)]
     other = [
-        letter_to(desk, 2000, state="unknown", token="x", note="This mail may have been sent already."),
+        letter_to(
+            desk,
+            2000,
+            state="unknown",
+            token="x",
+            note="This mail may have been sent already.",
+        ),
         letter_to(desk, 2001, state="expired"),
         letter_to(desk, 2002, state="sent", tried=now, decided=now, message_id="m-1"),
-        letter_to(desk, 2003, state="approved", resting="rate", due=now + timedelta(minutes=17), decided=now),
+        letter_to(
+            desk,
+            2003,
+            state="approved",
+            resting="rate",
+            due=now + timedelta(minutes=17),
+            decided=now,
+        ),
     ]
     async with AsyncExitStack() as stack:
         browser = await stack.enter_async_context(chromium())
@@ -152,26 +197,41 @@ async def test_every_state_of_the_queue_is_told_and_axe_finds_nothing(desk: Desk
         for each in other:
             await page.goto(f"/approvals/{each.id}")
             found += await violations(page)
-        await expect(page.get_by_text("It waits for the limit and leaves about")).to_be_visible()
+        await expect(
+            page.get_by_text("It waits for the limit and leaves about")
+        ).to_be_visible()
         await page.goto("/mail")
         await expect(page).to_have_title("(1001) Mail · Deskhand")
         await page.keyboard.press("Control+k")
         found += await violations(page)
         await page.keyboard.press("Escape")
         await running.aclose()
-        await expect(page.get_by_role("alert")).to_contain_text("The desk has stopped", timeout=30_000)
+        await expect(page.get_by_role("alert")).to_contain_text(
+            "The desk has stopped", timeout=30_000
+        )
         found += await violations(page)
     assert found == []
 
 
 @requirement("queue:filter")
-async def test_the_queue_is_searched_and_the_search_stays_through_the_answers(desk: Desk, person: Person) -> None:
+async def test_the_queue_is_searched_and_the_search_stays_through_the_answers(
+    desk: Desk, person: Person
+) -> None:
     mine = letter_to(desk, 7, asker="Claude 2.1")
-    await fill(desk, *(letter_to(desk, number) for number in range(5)), mine, letter_to(desk, 8, urgent=True))
+    await fill(
+        desk,
+        *(letter_to(desk, number) for number in range(5)),
+        mine,
+        letter_to(desk, 8, urgent=True),
+    )
 
     async def found(query: str) -> list[str]:
         page = (await person.reads(f"/?{query}")).text
-        return [name for name in (f"{number:016x}" for number in range(9)) if f'id="row-{name}"' in page]
+        return [
+            name
+            for name in (f"{number:016x}" for number in range(9))
+            if f'id="row-{name}"' in page
+        ]
 
     assert await found("q=ANN3") == [f"{3:016x}"]
     assert await found("asker=Claude+2.1") == [mine.id]
@@ -184,14 +244,22 @@ async def test_the_queue_is_searched_and_the_search_stays_through_the_answers(de
     assert '<option value="Claude 2.1">' in first
     assert first.index(f'id="row-{8:016x}"') < first.index(f'id="row-{0:016x}"')
     sends = {"digest": mine.digest}
-    done = await person.sends(f"/approvals/{3:016x}/reject?q=letter", {"digest": letter_to(desk, 3).digest}, at="/")
+    done = await person.sends(
+        f"/approvals/{3:016x}/reject?q=letter",
+        {"digest": letter_to(desk, 3).digest},
+        at="/",
+    )
     assert done.headers["location"] == f"/approvals/{4:016x}?q=letter&done=rejected"
-    done = await person.sends(f"/approvals/{mine.id}/approve?asker=Claude+2.1", sends, at="/")
+    done = await person.sends(
+        f"/approvals/{mine.id}/approve?asker=Claude+2.1", sends, at="/"
+    )
     assert done.headers["location"].startswith(f"/approvals/{mine.id}?")
 
 
 @requirement("queue:snooze")
-async def test_a_snooze_says_its_time_takes_words_and_ends_before_the_expiry(desk: Desk, person: Person) -> None:
+async def test_a_snooze_says_its_time_takes_words_and_ends_before_the_expiry(
+    desk: Desk, person: Person
+) -> None:
     soon = desk.now() + timedelta(hours=3)
     await fill(desk, letter_to(desk, 1), letter_to(desk, 2, expires=soon))
     card = await desk.waiting.card(f"{1:016x}")
@@ -223,7 +291,9 @@ async def test_a_snooze_says_its_time_takes_words_and_ends_before_the_expiry(des
 
 
 @requirement("gate:send-later")
-async def test_what_is_sent_later_says_its_time_and_counts_no_seconds(desk: Desk, person: Person) -> None:
+async def test_what_is_sent_later_says_its_time_and_counts_no_seconds(
+    desk: Desk, person: Person
+) -> None:
     at = desk.now() + timedelta(days=20)
     mail = letter_to(desk, 1).action.model_copy(update={"send_at": at})
     same = {"asked": mail.digest, "proposed": mail, "action": mail, "digest": mail.digest}
@@ -241,7 +311,9 @@ async def test_what_is_sent_later_says_its_time_and_counts_no_seconds(desk: Desk
 async def test_without_javascript_one_form_undoes_the_last_answer_a_batch_as_a_whole(
     desk: Desk, person: Person
 ) -> None:
-    several = [letter_to(desk, number, sender=f"ann{number}@example.org") for number in range(3)]
+    several = [
+        letter_to(desk, number, sender=f"ann{number}@example.org") for number in range(3)
+    ]
     await fill(desk, *several)
     answers = [(each.id, each.digest) for each in several]
     await desk.answers.approve_all(answers, "person")
@@ -249,7 +321,11 @@ async def test_without_javascript_one_form_undoes_the_last_answer_a_batch_as_a_w
     assert "3 approved." in page
 
     async def undo() -> int:
-        at = (await person.reads("/checkup")).text.partition('name="at" value="')[2].partition('"')[0]
+        at = (
+            (await person.reads("/checkup"))
+            .text.partition('name="at" value="')[2]
+            .partition('"')[0]
+        )
         return (await person.sends("/undo", {"at": at})).status_code
 
     assert await undo() == 303

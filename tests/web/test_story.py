@@ -20,7 +20,14 @@ from tests.mail.letters import letter
 from tests.orchestrator.office import Office, ended
 from tests.requirements import requirement
 from tests.warm import warm_python
-from tests.web.browser import chromium, judged, needs_axe, needs_chromium, quiet_page, sign_in
+from tests.web.browser import (
+    chromium,
+    judged,
+    needs_axe,
+    needs_chromium,
+    quiet_page,
+    sign_in,
+)
 from tests.web.person import served
 from tests.web.test_approvals_page import HELLO, HOSTILE, asked, drafted, sent, the_card
 
@@ -36,8 +43,16 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Office, 
     """`deskhand up`, for all that only needs a desk that runs; what was approved leaves after half a second."""
     place = tmp_path_factory.mktemp("running")
     (place / "vault").mkdir()
-    environment = {"DESKHAND_HOME": str(place / "home"), "VAULT_PATH": str(place / "vault"), "MCP_LOG_LEVEL": "WARNING"}
-    environment |= {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_FIRST_DAYS": "3650", "DESKHAND_HOLD_SECONDS": "0.5"}
+    environment = {
+        "DESKHAND_HOME": str(place / "home"),
+        "VAULT_PATH": str(place / "vault"),
+        "MCP_LOG_LEVEL": "WARNING",
+    }
+    environment |= {
+        "DESKHAND_ADDRESS": "me@example.com",
+        "DESKHAND_FIRST_DAYS": "3650",
+        "DESKHAND_HOLD_SECONDS": "0.5",
+    }
     office = Office(Home(place / "vault", environment))
     process = subprocess.Popen(
         [warm_python(), "-m", "deskhand", "up", "--no-browser", "--port", "0", "--json"],
@@ -65,7 +80,11 @@ async def quiet_desk(office: Office) -> AsyncIterator[Desk]:
 @asynccontextmanager
 async def opened(desk: Desk, **options: Any) -> "AsyncIterator[Page]":
     """The page of this desk in a browser whose person is signed in."""
-    async with served(site(desk)) as address, chromium() as browser, quiet_page(browser, address, **options) as page:
+    async with (
+        served(site(desk)) as address,
+        chromium() as browser,
+        quiet_page(browser, address, **options) as page,
+    ):
         await sign_in(page, desk)
         yield page
 
@@ -80,9 +99,15 @@ async def arrives(office: Office, tmp_path: Path, number: int) -> str:
     """A mail, brought in from another terminal; its subject."""
     file = tmp_path / f"{number}.eml"
     file.write_bytes(
-        letter(subject=f"A question {number}", body="Lunch on Friday?", message_id=f"<{number}@example.org>")
+        letter(
+            subject=f"A question {number}",
+            body="Lunch on Friday?",
+            message_id=f"<{number}@example.org>",
+        )
     )
-    done = await anyio.to_thread.run_sync(lambda: office.home.command("mail", "import", str(file)))
+    done = await anyio.to_thread.run_sync(
+        lambda: office.home.command("mail", "import", str(file))
+    )
     assert done.returncode == 0, done.stderr
     return f"Re: A question {number}"
 
@@ -112,7 +137,9 @@ async def test_a_mail_becomes_a_card_by_itself_and_the_reply_leaves_exactly_as_e
     desk = office.desk()
     async with chromium() as browser, quiet_page(browser, address) as page:
         await sign_in(page, desk)
-        await expect(page.get_by_role("heading", name="Nothing waits for you")).to_be_visible()
+        await expect(
+            page.get_by_role("heading", name="Nothing waits for you")
+        ).to_be_visible()
         await page.evaluate("window.neverReloaded = true")
         subject = await arrives(office, tmp_path, 1)
         await expect(page.get_by_role("link", name=subject)).to_be_visible(timeout=20_000)
@@ -123,10 +150,14 @@ async def test_a_mail_becomes_a_card_by_itself_and_the_reply_leaves_exactly_as_e
         await page.keyboard.press("e")
         await page.get_by_label("Text").fill(MINE)
         await page.get_by_role("button", name="Approve as edited").click()
-        await expect(page.get_by_text("Sent, exactly as it reads here.")).to_be_visible(timeout=20_000)
+        await expect(page.get_by_text("Sent, exactly as it reads here.")).to_be_visible(
+            timeout=20_000
+        )
         await expect(page.locator("ins", has_text="I bring the cake")).to_be_visible()
         await page.get_by_role("link", name="Timeline").click()
-        await expect(page.locator(".record li", has_text="send_email").first).to_be_visible()
+        await expect(
+            page.locator(".record li", has_text="send_email").first
+        ).to_be_visible()
         await expect(page.locator(".record li", has_text="edited").first).to_be_visible()
 
     assert await in_sent(desk, subject) == MINE
@@ -136,12 +167,17 @@ async def test_a_mail_becomes_a_card_by_itself_and_the_reply_leaves_exactly_as_e
 
 
 @requirement("page:story")
-async def test_the_same_story_without_javascript(running: tuple[Office, str], tmp_path: Path) -> None:
+async def test_the_same_story_without_javascript(
+    running: tuple[Office, str], tmp_path: Path
+) -> None:
     from playwright.async_api import expect
 
     office, address = running
     desk = office.desk()
-    async with chromium() as browser, quiet_page(browser, address, javascript=False) as page:
+    async with (
+        chromium() as browser,
+        quiet_page(browser, address, javascript=False) as page,
+    ):
         await sign_in(page, desk)
         subject = await arrives(office, tmp_path, 2)
         with anyio.fail_after(30):
@@ -156,7 +192,9 @@ async def test_the_same_story_without_javascript(running: tuple[Office, str], tm
                 await page.reload()
         await expect(page.get_by_role("button", name="Undo")).to_have_count(0)
         await page.get_by_role("link", name="Timeline").click()
-        await expect(page.locator(".record li", has_text="send_email").first).to_be_visible()
+        await expect(
+            page.locator(".record li", has_text="send_email").first
+        ).to_be_visible()
 
     assert await in_sent(desk, subject) == MINE
     await desk.close_mailbox()
@@ -165,7 +203,9 @@ async def test_the_same_story_without_javascript(running: tuple[Office, str], tm
 
 @requirement("page:hold")
 @requirement("page:keys")
-async def test_every_answer_can_be_given_by_key_and_none_while_typing(quiet_desk: Desk) -> None:
+async def test_every_answer_can_be_given_by_key_and_none_while_typing(
+    quiet_desk: Desk,
+) -> None:
     from playwright.async_api import expect
 
     for number in range(3):
@@ -185,7 +225,9 @@ async def test_every_answer_can_be_given_by_key_and_none_while_typing(quiet_desk
         await page.keyboard.type("akuse")
         await expect(page.get_by_label("Reason")).to_have_value("akuse")
         await page.keyboard.press("Enter")
-        await expect(page.locator(".toast")).to_contain_text("Rejected. Nothing was sent. Letter 0")
+        await expect(page.locator(".toast")).to_contain_text(
+            "Rejected. Nothing was sent. Letter 0"
+        )
 
         await expect(heading).to_have_text("Letter 1")
         await press(page, "w")
@@ -198,7 +240,9 @@ async def test_every_answer_can_be_given_by_key_and_none_while_typing(quiet_desk
         await expect(heading).to_have_text("Letter 2")
         await press(page, "a")
         await expect(page.get_by_text("unless you undo it")).to_be_visible()
-        await expect(page.locator(".card .countdown")).to_have_text(re.compile(r"^in \d+ seconds$"))
+        await expect(page.locator(".card .countdown")).to_have_text(
+            re.compile(r"^in \d+ seconds$")
+        )
         await expect(page.locator(".toast")).to_contain_text("Letter 2")
         await press(page, "u")
         await expect(page.get_by_text("it waits again")).to_be_visible()
@@ -214,7 +258,9 @@ async def test_every_answer_can_be_given_by_key_and_none_while_typing(quiet_desk
 
 
 @requirement("page:stale")
-async def test_a_card_that_changes_under_the_persons_eyes_is_never_approved_as_it_was(quiet_desk: Desk) -> None:
+async def test_a_card_that_changes_under_the_persons_eyes_is_never_approved_as_it_was(
+    quiet_desk: Desk,
+) -> None:
     from playwright.async_api import expect
 
     from deskhand.gate.letters import Letter
@@ -225,11 +271,17 @@ async def test_a_card_that_changes_under_the_persons_eyes_is_never_approved_as_i
         await page.goto(f"/approvals/{card.id}")
         await page.locator("summary", has_text="Ask for changes").click()
         await page.get_by_label("What to do instead").fill("half a senten")
-        await quiet_desk.answers.edit(card.id, card.digest, Letter(HELLO["to"], "Other", "Other words.\n"), "person")
-        await expect(page.get_by_text("The open card has changed.")).to_be_visible(timeout=10_000)
+        await quiet_desk.answers.edit(
+            card.id, card.digest, Letter(HELLO["to"], "Other", "Other words.\n"), "person"
+        )
+        await expect(page.get_by_text("The open card has changed.")).to_be_visible(
+            timeout=10_000
+        )
         await expect(page.get_by_label("What to do instead")).to_have_value("half a senten")
         await page.get_by_role("button", name="Approve", exact=True).click()
-        await expect(page.get_by_role("alert")).to_contain_text("has changed since it was shown to you")
+        await expect(page.get_by_role("alert")).to_contain_text(
+            "has changed since it was shown to you"
+        )
         await expect(page.get_by_text("Other words.", exact=True)).to_be_visible()
 
     assert (await quiet_desk.waiting.card(card.id)).state == "waiting"
@@ -238,19 +290,32 @@ async def test_a_card_that_changes_under_the_persons_eyes_is_never_approved_as_i
 @requirement("page:accessible")
 @requirement("page:hostile")
 @needs_axe
-async def test_axe_finds_nothing_wide_or_narrow_light_or_dark_whatever_the_mail_says(quiet_desk: Desk) -> None:
+async def test_axe_finds_nothing_wide_or_narrow_light_or_dark_whatever_the_mail_says(
+    quiet_desk: Desk,
+) -> None:
     mail = letter(subject="A question", message_id="<h@example.org>", body="x")
     head = re.sub(
-        rb"Content-Transfer-Encoding: \w+", b"Content-Transfer-Encoding: 8bit", mail.partition(b"\r\n\r\n")[0]
+        rb"Content-Transfer-Encoding: \w+",
+        b"Content-Transfer-Encoding: 8bit",
+        mail.partition(b"\r\n\r\n")[0],
     )
-    hostile = head.replace(b"text/plain", b"text/html") + b"\r\n\r\n" + HOSTILE.encode() + b"\r\n"
+    hostile = (
+        head.replace(b"text/plain", b"text/html") + b"\r\n\r\n" + HOSTILE.encode() + b"\r\n"
+    )
     low = letter(subject="A question of taste", message_id="<l@example.org>")
     (bad, good) = await drafted(quiet_desk, hostile, low)
-    await asked(quiet_desk, body="see\u202e https://bank.example@evil.example/\n" + "\n" * 30 + "end\n")
+    await asked(
+        quiet_desk,
+        body="see\u202e https://bank.example@evil.example/\n" + "\n" * 30 + "end\n",
+    )
     await asked(quiet_desk, subject="Held")
     held = (await quiet_desk.waiting.cards())[0][-1]
     await quiet_desk.answers.approve(held.id, held.digest, "person")
-    paths = ["/", *(f"/approvals/{each.id}" for each in (bad, held)), f"/approvals/{bad.id}/edit"]
+    paths = [
+        "/",
+        *(f"/approvals/{each.id}" for each in (bad, held)),
+        f"/approvals/{bad.id}/edit",
+    ]
     paths += [f"/approvals/batch?card={good.id}", "/snoozed"]
     # A page that says no has a status of its own, of which Chromium tells on the console.
     async with opened(quiet_desk, says=("status of 401", "status of 404")) as page:

@@ -14,16 +14,28 @@ from tests.requirements import requirement
     ("text", "shown"),
     [
         ("<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"),
-        ("report\u202efdp.exe", 'report<mark class="unseen">right-to-left override</mark>fdp.exe'),
-        ("pay\u200b\u200b\u200bme", 'pay<mark class="unseen">3 times zero-width space</mark>me'),
+        (
+            "report\u202efdp.exe",
+            'report<mark class="unseen">right-to-left override</mark>fdp.exe',
+        ),
+        (
+            "pay\u200b\u200b\u200bme",
+            'pay<mark class="unseen">3 times zero-width space</mark>me',
+        ),
         ("a\r\nb\rc", 'a\nb<mark class="unseen">carriage return</mark>c'),
         ("\U000e0041", '<mark class="unseen">tag latin capital letter a</mark>'),
-        ("\ue000\ud800\x00", "private character U+E000|half a character U+D800|control character U+0000"),
+        (
+            "\ue000\ud800\x00",
+            "private character U+E000|half a character U+D800|control character U+0000",
+        ),
         ("top" + "\n" * 12 + "end", 'top\n<mark class="unseen">11 empty lines</mark>\nend'),
         ("top" + " " * 90 + "end", 'top<mark class="unseen">90 blanks</mark>end'),
         ("e" + "\u0301" * 30, 'e<mark class="unseen">30 stacked accents</mark>'),
         ("a\u200db", 'a<mark class="unseen">zero-width joiner</mark>b'),
-        ("\u2764" + "\ufe0f" * 2, '\u2764<mark class="unseen">2 times variation selector-16</mark>'),
+        (
+            "\u2764" + "\ufe0f" * 2,
+            '\u2764<mark class="unseen">2 times variation selector-16</mark>',
+        ),
     ],
 )
 def test_what_cannot_be_seen_is_named(text: str, shown: str) -> None:
@@ -43,7 +55,9 @@ def test_of_very_many_that_cannot_be_seen_the_first_are_named_and_each_shows() -
 
 
 @requirement("page:hostile")
-@pytest.mark.parametrize("text", ["Grüße, Ōsaka!", "می‌خواهم", "\U0001f469‍\U0001f4bb ❤️", "one\n\ntwo\n", "क्‍ष"])
+@pytest.mark.parametrize(
+    "text", ["Grüße, Ōsaka!", "می‌خواهم", "\U0001f469‍\U0001f4bb ❤️", "one\n\ntwo\n", "क्‍ष"]
+)
 def test_honest_text_stays_as_it_is(text: str) -> None:
     assert str(visible(text)) == text
     assert unseen.count(text) == 0
@@ -53,13 +67,17 @@ def test_honest_text_stays_as_it_is(text: str) -> None:
 def test_no_character_that_moves_text_about_is_ever_left(text: str) -> None:
     made = str(visible(text))
 
-    assert not set(made) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200b\x00<") - {"<"}
+    assert not set(made) & set(
+        "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200b\x00<"
+    ) - {"<"}
     assert made.count("<") == made.count("<mark ") + made.count("</mark>")
     made.encode()
 
 
 def test_a_line_of_the_text_that_looks_like_a_diff_is_still_a_line() -> None:
-    difference = "--- old\n+++ new\n@@ -1,3 +1,3 @@\n same\n--- sign\n+++ plus\n@@ -9 +9 @@\n end"
+    difference = (
+        "--- old\n+++ new\n@@ -1,3 +1,3 @@\n same\n--- sign\n+++ plus\n@@ -9 +9 @@\n end"
+    )
 
     assert [(sign, str(text)) for sign, text in lines(difference)] == [
         (" ", "same"),

@@ -17,13 +17,29 @@ class Removed(NamedTuple):
 
 
 def clean_up(
-    room: Mailroom, windows: list[str] | None, now: int, stale_hours: float, delivered_hours: float, *, dry_run: bool
+    room: Mailroom,
+    windows: list[str] | None,
+    now: int,
+    stale_hours: float,
+    delivered_hours: float,
+    *,
+    dry_run: bool,
 ) -> Removed:
     """Forget agents that are gone and mail that was read long ago; never a message that nobody read."""
     registered = room.registrations()
-    seen = registered | {entry.name: instant(entry.updated_at) or 0 for entry in room.states()}
-    offline = [name for name in seen if windows is not None and name not in windows and name not in registered]
-    stale = [name for name, at in seen.items() if at <= now - stale_hours * HOUR and name not in offline]
+    seen = registered | {
+        entry.name: instant(entry.updated_at) or 0 for entry in room.states()
+    }
+    offline = [
+        name
+        for name in seen
+        if windows is not None and name not in windows and name not in registered
+    ]
+    stale = [
+        name
+        for name, at in seen.items()
+        if at <= now - stale_hours * HOUR and name not in offline
+    ]
     if not dry_run:
         room.remove_states([*offline, *stale])
     before = timestamp(now - int(delivered_hours * HOUR))
@@ -38,7 +54,10 @@ def copy_mail(source: Mailroom, target: Mailroom) -> tuple[int, int]:
     """Copy every message that the target does not have; returns how many were copied and how many it had."""
     copied = total = 0
     for name in source.mailboxes():
-        messages = [message if message.id else _with_id(message) for message in source.messages(name)]
+        messages = [
+            message if message.id else _with_id(message)
+            for message in source.messages(name)
+        ]
         total += len(messages)
         copied += target.merge(name, messages)
     return copied, total - copied

@@ -31,7 +31,14 @@ from deskhand.agents.lines import (
     state_fields,
     state_of,
 )
-from deskhand.agents.mail import AgentMessage, AgentState, NotMarked, StateSetters, instant, note_failure
+from deskhand.agents.mail import (
+    AgentMessage,
+    AgentState,
+    NotMarked,
+    StateSetters,
+    instant,
+    note_failure,
+)
 from deskhand.durable import sync, sync_data
 from deskhand.errors import NotFound
 
@@ -84,7 +91,11 @@ class FilesRoom(StateSetters):
 
     def give_back(self, message: AgentMessage) -> None:
         with self._lock(paths.mailbox(self._root, message.to)) as fd:
-            taken = [line for line, each in self._read(fd, message.to) if each and each.read and each.id == message.id]
+            taken = [
+                line
+                for line, each in self._read(fd, message.to)
+                if each and each.read and each.id == message.id
+            ]
             if not taken:
                 return
             line = taken[-1]
@@ -106,7 +117,10 @@ class FilesRoom(StateSetters):
         return []
 
     def mailboxes(self) -> list[str]:
-        return sorted(paths.agent_name(file.removesuffix(".jsonl")) for file in _names(self._boxes, ".jsonl"))
+        return sorted(
+            paths.agent_name(file.removesuffix(".jsonl"))
+            for file in _names(self._boxes, ".jsonl")
+        )
 
     def bell(self, name: str | None) -> "FolderBell":
         from deskhand.folder_bell import FolderBell
@@ -114,7 +128,9 @@ class FilesRoom(StateSetters):
         _make_folder(self._boxes)
         if name is None:
             return FolderBell(self._store, self._boxes)
-        return FolderBell(self._boxes, names=[os.path.basename(paths.mailbox(self._root, name))])
+        return FolderBell(
+            self._boxes, names=[os.path.basename(paths.mailbox(self._root, name))]
+        )
 
     def register(self, name: str, now: str) -> None:
         del now  # the file system keeps the time
@@ -123,7 +139,8 @@ class FilesRoom(StateSetters):
     def registrations(self) -> dict[str, int]:
         folder = os.path.join(self._store, "agents")
         return {
-            paths.agent_name(name): os.stat(os.path.join(folder, name)).st_mtime_ns for name in sorted(_names(folder))
+            paths.agent_name(name): os.stat(os.path.join(folder, name)).st_mtime_ns
+            for name in sorted(_names(folder))
         }
 
     def states(self) -> list[AgentState]:
@@ -147,7 +164,11 @@ class FilesRoom(StateSetters):
         with suppress(FileNotFoundError), self._lock(paths.mailbox(self._root, name)) as fd:
             for line, message in list(self._read(fd, name)):
                 # Without a time nobody can say that it is old.
-                if message is None or not message.read or (instant(message.created_at) or limit) >= limit:
+                if (
+                    message is None
+                    or not message.read
+                    or (instant(message.created_at) or limit) >= limit
+                ):
                     continue
                 removed += 1
                 if not dry_run:
@@ -159,7 +180,9 @@ class FilesRoom(StateSetters):
     def remove_if_empty(self, name: str, *, dry_run: bool) -> bool:
         path = paths.mailbox(self._root, name)
         with suppress(FileNotFoundError), self._lock(path) as fd:
-            if any(not line.is_blank for line in _lines(fd, 0)) or not (dry_run or _opened_by_nobody_else(fd)):
+            if any(not line.is_blank for line in _lines(fd, 0)) or not (
+                dry_run or _opened_by_nobody_else(fd)
+            ):
                 return False
             if not dry_run:
                 os.unlink(path)
@@ -175,7 +198,9 @@ class FilesRoom(StateSetters):
     def _lock(self, path: str, *, create: bool = False) -> Iterator[int]:
         while True:
             try:
-                fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
+                fd = os.open(
+                    path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600
+                )
             except FileNotFoundError:
                 if not create or os.path.isdir(os.path.dirname(path)):
                     raise
@@ -233,7 +258,9 @@ class FilesRoom(StateSetters):
         with self._lock(keep, create=True) as kept:
             _append(kept, line.raw.rstrip(b"\n") + b"\n")
         _blank(fd, line)
-        logging.getLogger("deskhand.agents").warning("a damaged line of %d bytes was moved to %s", len(line.raw), keep)
+        logging.getLogger("deskhand.agents").warning(
+            "a damaged line of %d bytes was moved to %s", len(line.raw), keep
+        )
 
     def _leave_cursor(self, name: str, line: MailboxLine) -> None:
         """Leave a hint: torn or lost, it costs one look through the file, and nobody a message."""
@@ -258,7 +285,9 @@ class FilesRoom(StateSetters):
             if entry is None:
                 self._put_aside(fd, line, "recipients")
                 continue
-            if entry.name in slots:  # a kill came between writing the new line and blanking the old one
+            if (
+                entry.name in slots
+            ):  # a kill came between writing the new line and blanking the old one
                 _erase_state(fd, slots[entry.name].line)
             slots[entry.name] = _Slot(entry, fields, _complete(fd, line))
         return slots
@@ -267,7 +296,12 @@ class FilesRoom(StateSetters):
         with self._lock(self._states, create=True) as fd:
             slot = self._slots(fd).get(name)
             if slot is None:
-                _append(fd, encode(state_fields(replace(AgentState(name, "ready", now), **changes), {})))
+                _append(
+                    fd,
+                    encode(
+                        state_fields(replace(AgentState(name, "ready", now), **changes), {})
+                    ),
+                )
                 return
             new = encode(state_fields(replace(slot.entry, **changes), slot.fields))
             if (room := len(slot.line.raw) - len(new)) >= 0:
@@ -280,7 +314,8 @@ class FilesRoom(StateSetters):
 def open_files(root: str | None) -> FilesRoom:
     if root is None:
         raise NotFound(
-            "not in a git repository: not in a git repository", hint="run it inside the repository you work in"
+            "not in a git repository: not in a git repository",
+            hint="run it inside the repository you work in",
         )
     return FilesRoom(root)
 
@@ -289,7 +324,9 @@ def _wait_for_lock(fd: int) -> None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        from deskhand.locks import wait_for_lock  # seldom, and most commands are over before it is loaded
+        from deskhand.locks import (
+            wait_for_lock,
+        )  # seldom, and most commands are over before it is loaded
 
         wait_for_lock(fd, "this file of the agents' mail", LONGEST_WAIT)
 
@@ -401,7 +438,9 @@ def _opened_by_nobody_else(fd: int) -> bool:
     """Whether no other process has the file open: AgentMail would append to it after it is gone."""
     if sys.platform != "linux":
         return True
-    fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)  # the default signal for a lease that is broken kills
+    fcntl.fcntl(
+        fd, fcntl.F_SETSIG, signal.SIGURG
+    )  # the default signal for a lease that is broken kills
     try:
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
     except OSError:

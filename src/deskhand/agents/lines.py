@@ -38,16 +38,27 @@ class MailboxLine(NamedTuple):
     def is_surely_read(self) -> bool:
         """Whether the message is read, as far as that is certain without parsing: one brace, one flag, which is set."""
         raw = self.raw
-        return raw.endswith(b"}\n") and raw.count(b"{") == 1 and [m[1] for m in FLAG.finditer(raw)] == [b"true"]
+        return (
+            raw.endswith(b"}\n")
+            and raw.count(b"{") == 1
+            and [m[1] for m in FLAG.finditer(raw)] == [b"true"]
+        )
 
     @property
     def is_regular(self) -> bool:
         """Whether one flag can be set in place; quotes inside texts are escaped, so what looks like a key is one."""
-        return b"\0" not in self.raw and [m[1] for m in FLAG.finditer(self.raw)] == [b"false"]
+        return b"\0" not in self.raw and [m[1] for m in FLAG.finditer(self.raw)] == [
+            b"false"
+        ]
 
 
 def encode(fields: dict[str, Any]) -> bytes:
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).translate(_GO_ESCAPES).encode() + b"\n"
+    return (
+        json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+        .translate(_GO_ESCAPES)
+        .encode()
+        + b"\n"
+    )
 
 
 def encode_message(message: AgentMessage) -> bytes:
@@ -79,10 +90,14 @@ def message_of(fields: dict[str, Any]) -> AgentMessage | None:
     """The message in the fields of a line; None if they are no message's."""
     texts = [fields.get(key) or "" for key in ("id", "from", "to", "created_at")]
     read = fields.get("read_flag") or False
-    if not all(isinstance(text, str) for text in [*texts, fields.get("message")]) or not isinstance(read, bool):
+    if not all(
+        isinstance(text, str) for text in [*texts, fields.get("message")]
+    ) or not isinstance(read, bool):
         return None
     identifier, sender, to, created_at = map(replace_halves, texts)
-    return AgentMessage(identifier, sender, to, replace_halves(fields["message"]), created_at or NEVER, read)
+    return AgentMessage(
+        identifier, sender, to, replace_halves(fields["message"]), created_at or NEVER, read
+    )
 
 
 def state_of(fields: dict[str, Any]) -> AgentState | None:
@@ -98,8 +113,16 @@ def state_of(fields: dict[str, Any]) -> AgentState | None:
         case True if notified == NEVER:
             notified = _SOMETIME if updated == NEVER else updated
     read_at = fields.get("last_read_at")
-    status: Status = next((known for known in STATUSES if known == fields.get("status")), "offline")
-    return AgentState(replace_halves(name), status, updated, notified, read_at if isinstance(read_at, int) else 0)
+    status: Status = next(
+        (known for known in STATUSES if known == fields.get("status")), "offline"
+    )
+    return AgentState(
+        replace_halves(name),
+        status,
+        updated,
+        notified,
+        read_at if isinstance(read_at, int) else 0,
+    )
 
 
 def state_fields(state: AgentState, before: dict[str, Any]) -> dict[str, Any]:

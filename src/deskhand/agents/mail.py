@@ -120,7 +120,9 @@ def note_failure(what: str) -> Iterator[None]:
     except (DeskError, OSError) as error:
         import logging
 
-        logging.getLogger("deskhand.agents").warning("%s was not written down: %s", what, error)
+        logging.getLogger("deskhand.agents").warning(
+            "%s was not written down: %s", what, error
+        )
 
 
 def timestamp(nanoseconds: int) -> str:
@@ -142,9 +144,16 @@ def instant(text: str) -> int | None:
         return None
     year, month, day, hour, minute, second = map(int, found.groups()[:6])
     fraction, sign, zone_hours, zone_minutes = found.groups()[6:]
-    shift = (int(zone_hours) * 60 + int(zone_minutes)) * 60 * (-1 if sign == "+" else 1) if sign else 0
+    shift = (
+        (int(zone_hours) * 60 + int(zone_minutes)) * 60 * (-1 if sign == "+" else 1)
+        if sign
+        else 0
+    )
     if not 1 <= month <= 12:
         return None
     seconds = calendar.timegm((year, month, day, hour, minute, second, 0, 0, 0)) + shift
     # The nanoseconds of far years fit into no 64 bits; the end of what fits is as far.
-    return max(-(2**63), min(seconds * 1_000_000_000 + int((fraction or "0").ljust(9, "0")), 2**63 - 1))
+    return max(
+        -(2**63),
+        min(seconds * 1_000_000_000 + int((fraction or "0").ljust(9, "0")), 2**63 - 1),
+    )

@@ -30,7 +30,23 @@ ENTER_SECONDS = 1.0
 """So long a person has to type something, which keeps Enter from being pressed."""
 FORGET_SECONDS = 3600
 """A state that was not set for so long is removed."""
-_SHELLS = frozenset({"sh", "ash", "bash", "dash", "fish", "ksh", "zsh", "csh", "tcsh", "nu", "elvish", "xonsh", "pwsh"})
+_SHELLS = frozenset(
+    {
+        "sh",
+        "ash",
+        "bash",
+        "dash",
+        "fish",
+        "ksh",
+        "zsh",
+        "csh",
+        "tcsh",
+        "nu",
+        "elvish",
+        "xonsh",
+        "pwsh",
+    }
+)
 _SECOND = 1_000_000_000
 
 _PROMPT = re.compile(r"^[\s│┃|]*[>\u276f\u203a»](.*?)[\s│┃|]*$")
@@ -86,10 +102,16 @@ class Mailman:
             due = self._due()
             panes = tmux.all_panes() if due else []
             for name, has_state in due:
-                self._tell(name, has_state, [pane for pane in panes if self._belongs(pane, name)])
+                self._tell(
+                    name, has_state, [pane for pane in panes if self._belongs(pane, name)]
+                )
             old = self._clock() - FORGET_SECONDS * _SECOND
             # Who said that it is offline stays so, however long ago that was.
-            said = [(e.name, instant(e.updated_at)) for e in self._room.states() if e.status != "offline"]
+            said = [
+                (e.name, instant(e.updated_at))
+                for e in self._room.states()
+                if e.status != "offline"
+            ]
             gone = [name for name, at in said if at is not None and at < old]
             if gone:
                 self._room.remove_states(gone)
@@ -100,14 +122,28 @@ class Mailman:
         """Who has mail and was not told within the last minute, and whether it has a state."""
         before = self._clock() - AGAIN_SECONDS * _SECOND
         states = {state.name: state for state in self._room.states()}
-        told = {name: instant(state.notified_at) or 0 for name, state in states.items() if state.status == "ready"}
-        told |= {name: self._told.get(name, 0) for name in self._room.mailboxes() if name not in states}
-        return [(name, name in states) for name, at in told.items() if at <= before and self._room.has_unread(name)]
+        told = {
+            name: instant(state.notified_at) or 0
+            for name, state in states.items()
+            if state.status == "ready"
+        }
+        told |= {
+            name: self._told.get(name, 0)
+            for name in self._room.mailboxes()
+            if name not in states
+        }
+        return [
+            (name, name in states)
+            for name, at in told.items()
+            if at <= before and self._room.has_unread(name)
+        ]
 
     def _belongs(self, pane: dict[str, str], name: str) -> bool:
         if pane["address"] != name:
             return False
-        return self._root is None or paths.repository(pane["pane_current_path"]) == self._root
+        return (
+            self._root is None or paths.repository(pane["pane_current_path"]) == self._root
+        )
 
     def _tell(self, name: str, has_state: bool, panes: list[dict[str, str]]) -> None:
         pane = next((pane["pane_id"] for pane in panes if self._may_type(pane)), None)
@@ -116,7 +152,9 @@ class Mailman:
         if notify(pane):
             self._say(f"[mailman] told {name}\n")
         else:
-            self._say(f"[mailman] somebody typed into the line of {name}, so Enter was not pressed\n")
+            self._say(
+                f"[mailman] somebody typed into the line of {name}, so Enter was not pressed\n"
+            )
         if has_state:
             self._room.set_notified(name, timestamp(self._clock()))
         else:
@@ -124,7 +162,9 @@ class Mailman:
 
     def _may_type(self, pane: dict[str, str]) -> bool:
         known = pane["pane_current_command"] in self._programs
-        return known and "1" not in pane["closed"] and read_input_line(pane["pane_id"]) == ""
+        return (
+            known and "1" not in pane["closed"] and read_input_line(pane["pane_id"]) == ""
+        )
 
 
 def notify(pane: str) -> bool:
@@ -139,8 +179,13 @@ def notify(pane: str) -> bool:
 
 def read_input_line(pane: str) -> str | None:
     """What stands in the input line of the program in the pane; None if no input line can be told."""
-    visible, row = tmux.run("display-message", "-p", "-t", pane, "#{cursor_flag} #{cursor_y}").split()
-    lines = [_strip_faint(line) for line in tmux.run("capture-pane", "-p", "-e", "-t", pane).split("\n")]
+    visible, row = tmux.run(
+        "display-message", "-p", "-t", pane, "#{cursor_flag} #{cursor_y}"
+    ).split()
+    lines = [
+        _strip_faint(line)
+        for line in tmux.run("capture-pane", "-p", "-e", "-t", pane).split("\n")
+    ]
     numbers = list(reversed(range(len(lines))))
     if visible == "1":
         numbers = [number for number in numbers if number == int(row)]
@@ -184,7 +229,10 @@ class PidFile:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise self._running(found) from None
-            if self._file.exists() and os.fstat(self._fd).st_ino == self._file.stat().st_ino:
+            if (
+                self._file.exists()
+                and os.fstat(self._fd).st_ino == self._file.stat().st_ino
+            ):
                 break
             os.close(self._fd)
         if found.isdigit() and _is_mailman(int(found)):

@@ -29,7 +29,9 @@ def _main_worktree(entry: str) -> str | None:
         target = file.read().removeprefix("gitdir:").strip()
     private = os.path.join(os.path.dirname(entry), target)
     try:
-        with open(os.path.join(private, "commondir"), encoding="utf-8", errors="surrogateescape") as file:
+        with open(
+            os.path.join(private, "commondir"), encoding="utf-8", errors="surrogateescape"
+        ) as file:
             common = os.path.normpath(os.path.join(private, file.read().strip()))
     except FileNotFoundError:
         return None
@@ -51,7 +53,13 @@ def registration(root: str, name: str) -> str:
 
 def file_name(name: str) -> str:
     """The file name for an agent: its own name where that can be one, otherwise percent-encoded."""
-    if not ("/" in name or "\0" in name or name.startswith("..") or name in ("", ".") or agent_name(name) != name):
+    if not (
+        "/" in name
+        or "\0" in name
+        or name.startswith("..")
+        or name in ("", ".")
+        or agent_name(name) != name
+    ):
         return name
     encoded = name.replace("%", "%25").replace("/", "%2F").replace("\0", "%00")
     return f"%2E{encoded[1:]}" if encoded.startswith(".") else encoded or "%"
@@ -63,7 +71,9 @@ def agent_name(file: str) -> str:
         return ""
     head, *parts = file.split("%")
     known = {"25": "%", "2F": "/", "00": "\0", "2E": "."}
-    return head + "".join(known[part[:2]] + part[2:] if part[:2] in known else f"%{part}" for part in parts)
+    return head + "".join(
+        known[part[:2]] + part[2:] if part[:2] in known else f"%{part}" for part in parts
+    )
 
 
 def register(root: str, name: str) -> None:

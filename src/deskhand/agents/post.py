@@ -10,7 +10,15 @@ from dataclasses import replace
 from functools import cached_property
 
 from deskhand.agents import paths, tmux
-from deskhand.agents.mail import STATUSES, AgentMessage, Mailroom, NotMarked, Status, note_failure, timestamp
+from deskhand.agents.mail import (
+    STATUSES,
+    AgentMessage,
+    Mailroom,
+    NotMarked,
+    Status,
+    note_failure,
+    timestamp,
+)
 from deskhand.agents.roster import InTmux, Roster
 from deskhand.errors import Denied, InvalidInput, NotFound, Unavailable
 
@@ -22,7 +30,11 @@ class Post:
     """One agent's way to its mail. Nothing is opened before it is needed."""
 
     def __init__(
-        self, roster: Roster, folder: str, open_room: Callable[[str | None], Mailroom], clock: Callable[[], int]
+        self,
+        roster: Roster,
+        folder: str,
+        open_room: Callable[[str | None], Mailroom],
+        clock: Callable[[], int],
     ) -> None:
         self.roster = roster
         self._root = paths.repository(folder)
@@ -61,9 +73,12 @@ class Post:
         if recipient == tmux.PERSON and self.mailroom.beyond_tmux:
             known = {*known, tmux.PERSON}  # who reads it at the page, and answers there
         with _report_as("failed to check recipient"):
-            if recipient in self._read_ignore_list() or (recipient not in known and recipient not in self._others()):
+            if recipient in self._read_ignore_list() or (
+                recipient not in known and recipient not in self._others()
+            ):
                 raise NotFound(
-                    "recipient not found", hint="list-recipients and `agentmail recipients` tell who is there"
+                    "recipient not found",
+                    hint="list-recipients and `agentmail recipients` tell who is there",
                 )
         with _report_as("failed to generate message ID"):
             identifier = "".join(secrets.choice(_LETTERS) for _ in range(8))
@@ -92,7 +107,9 @@ class Post:
         """Like `receive`, but wait up to this time for a message."""
         until = time.monotonic() + seconds
         with self.enter().bell(self.me()) as bell:
-            while (message := self.receive()) is None and (left := until - time.monotonic()) > 0:
+            while (message := self.receive()) is None and (
+                left := until - time.monotonic()
+            ) > 0:
                 bell.wait(left)
         return message
 
@@ -110,8 +127,12 @@ class Post:
         me = self.me()
         with _report_as("failed to list windows"):
             ignored = self._read_ignore_list()
-            names = dict.fromkeys([*(window.address for window in self.roster.windows()), *self._others(), me])
-            return [(name, name == me) for name in names if name == me or name not in ignored]
+            names = dict.fromkeys(
+                [*(window.address for window in self.roster.windows()), *self._others(), me]
+            )
+            return [
+                (name, name == me) for name in names if name == me or name not in ignored
+            ]
 
     def close(self) -> None:
         if "mailroom" in self.__dict__:
@@ -150,7 +171,11 @@ class Post:
         if self._root is None:
             return set()
         try:
-            with open(os.path.join(self._root, ".agentmailignore"), encoding="utf-8", errors="replace") as file:
+            with open(
+                os.path.join(self._root, ".agentmailignore"),
+                encoding="utf-8",
+                errors="replace",
+            ) as file:
                 return {line.strip() for line in file if line.strip()}
         except OSError:
             return set()
@@ -169,7 +194,9 @@ def _report_as(what: str) -> Iterator[None]:
     except tmux.TmuxFailed as error:
         raise Unavailable(f"{what}: {error}") from error
     except NotMarked as error:
-        raise Unavailable(f"failed to mark message as read: {error.strerror}", reason=error.errno) from error
+        raise Unavailable(
+            f"failed to mark message as read: {error.strerror}", reason=error.errno
+        ) from error
     except OSError as error:
         raise Unavailable(f"{what}: {error.strerror}", reason=error.errno) from error
     except Unavailable as error:

@@ -39,7 +39,9 @@ class InTmux:
     def namesakes(self) -> list[str]:
         """The addresses of the windows that have this one's name, if there are several."""
         own = tmux.own(self.windows(), self.pane)
-        same = [window.address for window in self.windows() if own and window.name == own.name]
+        same = [
+            window.address for window in self.windows() if own and window.name == own.name
+        ]
         return same if len(same) > 1 else []
 
 
@@ -76,7 +78,9 @@ class Onlooker(Named):
 Roster = InTmux | Named
 
 
-def identify(tmux_variable: str | None, pane: str | None, name: str | None) -> Roster | None:
+def identify(
+    tmux_variable: str | None, pane: str | None, name: str | None
+) -> Roster | None:
     """Who runs this: inside tmux the window tells, else the name that was given. None where neither names an agent."""
     if tmux_variable:
         return InTmux(pane)

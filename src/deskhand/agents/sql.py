@@ -50,15 +50,21 @@ class SqlRoom(StateSetters):
         self._execute(sql, self._room, message.to, message.id)
 
     def has_unread(self, name: str) -> bool:
-        sql = "SELECT 1 FROM agent_message WHERE room = ? AND box = ? AND is_read = 0 LIMIT 1"
+        sql = (
+            "SELECT 1 FROM agent_message WHERE room = ? AND box = ? AND is_read = 0 LIMIT 1"
+        )
         return bool(self._rows(sql, self._room, name))
 
     def messages(self, name: str) -> list[AgentMessage]:
-        sql = f"SELECT {_COLUMNS} FROM agent_message WHERE room = ? AND box = ? ORDER BY seq"
+        sql = (
+            f"SELECT {_COLUMNS} FROM agent_message WHERE room = ? AND box = ? ORDER BY seq"
+        )
         return [_message(row) for row in self._rows(sql, self._room, name)]
 
     def mailboxes(self) -> list[str]:
-        rows = self._rows("SELECT DISTINCT box FROM agent_message WHERE room = ? ORDER BY box", self._room)
+        rows = self._rows(
+            "SELECT DISTINCT box FROM agent_message WHERE room = ? ORDER BY box", self._room
+        )
         return [row[0] for row in rows]
 
     def bell(self, name: str | None) -> AbstractContextManager[Bell]:
@@ -75,17 +81,27 @@ class SqlRoom(StateSetters):
         self._execute(sql, self._room, name, instant(now) or 0)
 
     def registrations(self) -> dict[str, int]:
-        return dict(self._rows("SELECT name, seen_ns FROM agent_seat WHERE room = ? ORDER BY name", self._room))
+        return dict(
+            self._rows(
+                "SELECT name, seen_ns FROM agent_seat WHERE room = ? ORDER BY name",
+                self._room,
+            )
+        )
 
     def states(self) -> list[AgentState]:
         columns = "name, status, updated_at, notified_at, last_read_at"
-        rows = self._rows(f"SELECT {columns} FROM agent_state WHERE room = ? ORDER BY name", self._room)
+        rows = self._rows(
+            f"SELECT {columns} FROM agent_state WHERE room = ? ORDER BY name", self._room
+        )
         return [AgentState(*row) for row in rows]
 
     def remove_states(self, names: list[str]) -> None:
         def remove(tx: Transaction) -> None:
             for table in ("agent_state", "agent_seat"):
-                tx.many(f"DELETE FROM {table} WHERE room = ? AND name = ?", [(self._room, name) for name in names])
+                tx.many(
+                    f"DELETE FROM {table} WHERE room = ? AND name = ?",
+                    [(self._room, name) for name in names],
+                )
 
         self._store.write_sync(remove)
 
@@ -105,7 +121,14 @@ class SqlRoom(StateSetters):
 
     def _insert(self, tx: Transaction, message: AgentMessage) -> int:
         # As JSON, because PostgreSQL's texts cannot hold the character NUL.
-        values = (self._room, message.to, message.id, message.sender, json.dumps(message.text), message.created_at)
+        values = (
+            self._room,
+            message.to,
+            message.id,
+            message.sender,
+            json.dumps(message.text),
+            message.created_at,
+        )
         added = tx.execute(
             "INSERT INTO agent_message (room, box, id, sender, text, created_at, created_ns, is_read)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (room, box, id) DO NOTHING",
@@ -116,7 +139,12 @@ class SqlRoom(StateSetters):
         return added
 
     def _change(self, name: str, now: str, **changes: Any) -> None:
-        new = {"status": "ready", "updated_at": now, "notified_at": NEVER, "last_read_at": 0} | changes
+        new = {
+            "status": "ready",
+            "updated_at": now,
+            "notified_at": NEVER,
+            "last_read_at": 0,
+        } | changes
         sql = (
             "INSERT INTO agent_state (room, name, status, updated_at, notified_at, last_read_at)"
             " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (room, name) DO UPDATE SET "

@@ -59,7 +59,9 @@ def run(*arguments: str) -> str:
         (os.POSIX_SPAWN_DUP2, errors[1], 2),
     ]
     try:
-        child = os.posix_spawnp("tmux", ["tmux", *arguments], environment.variables(), file_actions=actions)
+        child = os.posix_spawnp(
+            "tmux", ["tmux", *arguments], environment.variables(), file_actions=actions
+        )
     except FileNotFoundError as error:
         raise TmuxFailed("tmux is not installed") from error
     finally:
@@ -84,9 +86,15 @@ def windows(pane: str) -> list[Window]:
     for line in run("list-panes", "-s", "-t", pane, "-F", _FORMAT).splitlines():
         pane_id, window, length, rest = line.split(" ", 3)
         name, path = _cut(rest, int(length))
-        found.setdefault(int(window[1:]), (readable(name.strip()), []))[1].append((pane_id, path))
+        found.setdefault(int(window[1:]), (readable(name.strip()), []))[1].append(
+            (pane_id, path)
+        )
     addresses = distinct({number: name for number, (name, _) in found.items()})
-    return [Window(name, addresses[number], panes) for number, (name, panes) in found.items() if name]
+    return [
+        Window(name, addresses[number], panes)
+        for number, (name, panes) in found.items()
+        if name
+    ]
 
 
 def distinct(names: dict[int, str]) -> dict[int, str]:
@@ -119,10 +127,20 @@ def all_panes() -> list[dict[str, str]]:
     for line in run("list-panes", "-a", "-F", form).splitlines():
         *first, one, two, _, rest = line.split(" ", 7)
         name, command, path = _cut(rest, int(one), int(two))
-        panes.append(dict(zip(fields + texts, [*first, readable(name.strip()), command, path], strict=True)))
+        panes.append(
+            dict(
+                zip(
+                    fields + texts,
+                    [*first, readable(name.strip()), command, path],
+                    strict=True,
+                )
+            )
+        )
     for session in {pane["session_id"] for pane in panes}:
         members = [pane for pane in panes if pane["session_id"] == session]
-        addresses = distinct({int(pane["window_id"][1:]): pane["window_name"] for pane in members})
+        addresses = distinct(
+            {int(pane["window_id"][1:]): pane["window_name"] for pane in members}
+        )
         for pane in members:
             pane["address"] = addresses[int(pane["window_id"][1:])]
     return panes
@@ -139,4 +157,7 @@ def _cut(text: str, *lengths: int) -> list[str]:
 
 
 def own(found: list[Window], pane: str) -> Window | None:
-    return next((window for window in found if pane in (pane_id for pane_id, _ in window.panes)), None)
+    return next(
+        (window for window in found if pane in (pane_id for pane_id, _ in window.panes)),
+        None,
+    )

@@ -15,7 +15,9 @@ AGAIN_SECONDS = 0.5
 class TmuxWatch:
     """Calls `changed` for every change of the session's windows, and `ended` once, when the session is no more."""
 
-    def __init__(self, pane: str, changed: Callable[[], None], ended: Callable[[], None]) -> None:
+    def __init__(
+        self, pane: str, changed: Callable[[], None], ended: Callable[[], None]
+    ) -> None:
         self._pane = pane
         self._changed = changed
         self._ended = ended
@@ -47,14 +49,18 @@ class TmuxWatch:
     def _session(self) -> str | None:
         """The session's id: attaching to the pane would make its window the current one."""
         try:
-            return tmux.run("list-panes", "-t", self._pane, "-F", "#{session_id}").split()[0]
+            return tmux.run("list-panes", "-t", self._pane, "-F", "#{session_id}").split()[
+                0
+            ]
         except tmux.TmuxFailed:
             return None
 
     def _listen(self, session: str) -> None:
         command = ["tmux", *_ATTACH, session]
         quiet = subprocess.DEVNULL
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=quiet) as client:
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=quiet
+        ) as client:
             self._client = client
             if self._stopping.is_set():
                 client.terminate()

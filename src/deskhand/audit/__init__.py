@@ -25,7 +25,9 @@ Result = Literal["success", "waiting", "rejected", "rate_limited", "error", "dev
 
 SUBJECT_LIMIT = 50
 
-_NEVER = frozenset({"body", "token", "password", "secret", "api_key", "authorization", "message"})
+_NEVER = frozenset(
+    {"body", "token", "password", "secret", "api_key", "authorization", "message"}
+)
 _AT_ONCE = 1000
 """How many lines are read from the database in one piece."""
 _NAME_LENGTH = 100
@@ -93,7 +95,9 @@ def redact(value: Any) -> Any:
             return mask_addresses(value)
         case Mapping():
             return {
-                redact(key): _redact_item(key, item) for key, item in value.items() if str(key).lower() not in _NEVER
+                redact(key): _redact_item(key, item)
+                for key, item in value.items()
+                if str(key).lower() not in _NEVER
             }
         case list() | tuple():
             return [redact(item) for item in value]
@@ -111,7 +115,9 @@ def _redact_item(key: Any, item: Any) -> Any:
 
 def redact_entry(entry: Entry) -> Entry:
     """The entry as it may be kept."""
-    kept = {name: redact(getattr(entry, name)) for name in ("target", "parameters", "error")}
+    kept = {
+        name: redact(getattr(entry, name)) for name in ("target", "parameters", "error")
+    }
     return entry.model_copy(update=kept)
 
 
@@ -154,7 +160,12 @@ class Broken:
 def append(tx: Transaction, entry: Entry) -> None:
     """Add `entry`, redacted, to the chain, in the caller's transaction."""
     text = redact_entry(entry).model_dump_json(exclude_none=True)
-    names = (entry.timestamp[:10], index_name(entry.actor), index_name(entry.action_type), entry.result)
+    names = (
+        entry.timestamp[:10],
+        index_name(entry.actor),
+        index_name(entry.action_type),
+        entry.result,
+    )
     if tx.dialect == "postgresql":
         # Chained by the commit itself: the head is locked while the server commits, never while a client thinks.
         sql = "INSERT INTO audit_queue (entry, day, actor, action, result) VALUES (?, ?, ?, ?, ?)"
@@ -164,7 +175,9 @@ def append(tx: Transaction, entry: Entry) -> None:
 
 
 def _chain(tx: Transaction, text: str, names: tuple[str, ...]) -> None:
-    ((seq, previous),) = tx.all("UPDATE audit_head SET seq = seq + 1 WHERE id = 1 RETURNING seq, hash")
+    ((seq, previous),) = tx.all(
+        "UPDATE audit_head SET seq = seq + 1 WHERE id = 1 RETURNING seq, hash"
+    )
     digest = _link(previous, seq, text)
     tx.execute("INSERT INTO audit (seq, entry, hash) VALUES (?, ?, ?)", seq, text, digest)
     tx.execute("UPDATE audit_head SET hash = ? WHERE id = 1", digest)
@@ -215,7 +228,11 @@ def head(tx: Transaction) -> Mark:
 
 
 def _lines(tx: Transaction, last: int) -> Iterator[tuple[int, str, str]]:
-    while rows := tx.all("SELECT seq, entry, hash FROM audit WHERE seq > ? ORDER BY seq LIMIT ?", last, _AT_ONCE):
+    while rows := tx.all(
+        "SELECT seq, entry, hash FROM audit WHERE seq > ? ORDER BY seq LIMIT ?",
+        last,
+        _AT_ONCE,
+    ):
         yield from rows
         last = rows[-1][0]
 
@@ -224,12 +241,18 @@ def _link(previous: str, seq: int, text: str) -> str:
     return sha256(f"{previous}\n{seq}\n{text}".encode()).hexdigest()
 
 
-def entries(tx: Transaction, *, before: int = END, limit: int = 50) -> list[tuple[int, Entry]]:
+def entries(
+    tx: Transaction, *, before: int = END, limit: int = 50
+) -> list[tuple[int, Entry]]:
     """The newest entries, newest first; `before` pages back."""
-    return [(seq, Entry.model_validate_json(text)) for seq, text in texts(tx, 0, before, limit)]
+    return [
+        (seq, Entry.model_validate_json(text)) for seq, text in texts(tx, 0, before, limit)
+    ]
 
 
 def texts(tx: Transaction, first: int, before: int, limit: int) -> list[tuple[int, str]]:
     """The lines from `first` up to `before`, newest first, as they are written."""
-    sql = "SELECT seq, entry FROM audit WHERE seq >= ? AND seq < ? ORDER BY seq DESC LIMIT ?"
+    sql = (
+        "SELECT seq, entry FROM audit WHERE seq >= ? AND seq < ? ORDER BY seq DESC LIMIT ?"
+    )
     return [(seq, text) for seq, text in tx.all(sql, first, before, limit)]

@@ -41,7 +41,9 @@ class Journal:
     def _open(self) -> int:
         """It has its name only when it is locked: before, it would be taken for one that was left."""
         with temporary_beside(self._path) as made:
-            opened = open_private(str(made), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC)
+            opened = open_private(
+                str(made), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+            )
             fcntl.flock(opened, fcntl.LOCK_EX)
             made.replace(self._path)
         return opened

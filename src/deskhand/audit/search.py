@@ -29,11 +29,17 @@ class EntryFilter:
             return False
         if self.action not in (None, index_name(entry.action_type)):
             return False
-        if self.result not in (None, entry.result) or self.day not in (None, entry.timestamp[:10]):
+        if self.result not in (None, entry.result) or self.day not in (
+            None,
+            entry.timestamp[:10],
+        ):
             return False
         if self.request not in (None, (entry.parameters or {}).get("action_id")):
             return False
-        return self.text is None or self.text.casefold() in f"{entry.target}\n{entry.error or ''}".casefold()
+        return (
+            self.text is None
+            or self.text.casefold() in f"{entry.target}\n{entry.error or ''}".casefold()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,12 @@ class EntryPage:
 
 
 def find(
-    tx: Transaction, wanted: EntryFilter, *, before: int | None = None, limit: int = 50, budget: int = SCAN
+    tx: Transaction,
+    wanted: EntryFilter,
+    *,
+    before: int | None = None,
+    limit: int = 50,
+    budget: int = SCAN,
 ) -> EntryPage:
     """The newest entries that the filter takes, among at most `budget` lines of the days that have some at all."""
     top = END if before is None else before
@@ -76,7 +87,12 @@ def _unless_first(seq: int) -> int | None:
 def names(tx: Transaction, since: str) -> tuple[list[str], list[str]]:
     """Who acted since that day, and what was done."""
     actors, actions = (
-        [name for (name,) in tx.all(f"SELECT DISTINCT {column} FROM audit_days WHERE day >= ? ORDER BY 1", since)]
+        [
+            name
+            for (name,) in tx.all(
+                f"SELECT DISTINCT {column} FROM audit_days WHERE day >= ? ORDER BY 1", since
+            )
+        ]
         for column in ("actor", "action")
     )
     return actors, actions
@@ -93,7 +109,12 @@ def by_day(tx: Transaction, since: str) -> list[tuple[str, str, int]]:
 
 def _spans(tx: Transaction, wanted: EntryFilter, top: int) -> list[tuple[int, int]]:
     """From which line to which one a search has to read, newest first."""
-    columns = {"actor": wanted.actor, "action": wanted.action, "result": wanted.result, "day": wanted.day}
+    columns = {
+        "actor": wanted.actor,
+        "action": wanted.action,
+        "result": wanted.result,
+        "day": wanted.day,
+    }
     asked = {column: value for column, value in columns.items() if value is not None}
     if not asked:
         return [(1, top - 1)]
@@ -109,8 +130,17 @@ def _spans(tx: Transaction, wanted: EntryFilter, top: int) -> list[tuple[int, in
 
 def _marks(wanted: EntryFilter) -> list[str]:
     """What the text of a wanted entry surely holds: most lines are passed over without being parsed."""
-    fields = {"actor": wanted.actor, "action_type": wanted.action, "result": wanted.result, "action_id": wanted.request}
-    plain = {key: value for key, value in fields.items() if value and re.fullmatch(r"[a-zA-Z0-9_.-]+", value)}
+    fields = {
+        "actor": wanted.actor,
+        "action_type": wanted.action,
+        "result": wanted.result,
+        "action_id": wanted.request,
+    }
+    plain = {
+        key: value
+        for key, value in fields.items()
+        if value and re.fullmatch(r"[a-zA-Z0-9_.-]+", value)
+    }
     return [f'"{key}":"{value}' for key, value in plain.items()]
 
 

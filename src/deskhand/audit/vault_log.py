@@ -57,7 +57,9 @@ def write_entry(vault: Path, logs: tuple[str, ...], entry: Entry) -> None:
         log.critical("not_in_the_vault", extra={"entry": line, "failure": str(failure)})
 
 
-def write_pre_send(vault: Path, logs: tuple[str, ...], leaving: Leaving, now: datetime) -> None:
+def write_pre_send(
+    vault: Path, logs: tuple[str, ...], leaving: Leaving, now: datetime
+) -> None:
     """Write down that a mail is about to leave; where that fails, it does not."""
     entry = AuditLogEntry(
         timestamp=clock.iso(now),

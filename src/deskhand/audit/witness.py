@@ -19,7 +19,10 @@ BESIDE = "head"
 
 def describe(mark: Mark, now: datetime) -> bytes:
     """The note for the vault."""
-    return json.dumps({"lines": mark.seq, "hash": mark.hash, "at": clock.iso(now)}).encode() + b"\n"
+    return (
+        json.dumps({"lines": mark.seq, "hash": mark.hash, "at": clock.iso(now)}).encode()
+        + b"\n"
+    )
 
 
 async def find_lost_end(store: Store, own_place: Path | None) -> Broken | None:
@@ -29,7 +32,9 @@ async def find_lost_end(store: Store, own_place: Path | None) -> Broken | None:
     return await store.read(_find_lost, beside, in_vault, since)
 
 
-def _find_lost(tx: Transaction, beside: Mark | None, in_vault: Mark | None, since: str) -> Broken | None:
+def _find_lost(
+    tx: Transaction, beside: Mark | None, in_vault: Mark | None, since: str
+) -> Broken | None:
     for mark, place in ((beside, "beside the database"), (in_vault, "in the vault")):
         if mark is None or not mark.seq:
             continue

@@ -64,7 +64,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         why = f"the machine refused: {error.strerror or error}"
         if error.filename:
             why = f"the machine refused: {error.filename}: {error.strerror or error}"
-        hint = advice_on(error, "is there such a folder, may you write there, is there room?")
+        hint = advice_on(
+            error, "is there such a folder, may you write there, is there room?"
+        )
         return _report(Unavailable(why, hint=hint), options)
     except Exception as error:  # noqa: BLE001 - the seam of this door
         return _report(_mask(error), options)
@@ -78,7 +80,11 @@ def _mask(error: Exception) -> Internal:
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{place.filename.rpartition('/')[2]}:{place.lineno}"
     message = f"an unexpected error at {where}: {type(error).__name__}: {error}"
-    return Internal(message, reference=secrets.token_hex(4), hint="please report it; `deskhand doctor` may say more")
+    return Internal(
+        message,
+        reference=secrets.token_hex(4),
+        hint="please report it; `deskhand doctor` may say more",
+    )
 
 
 def _report(error: DeskError, options: argparse.Namespace) -> int:
@@ -98,7 +104,31 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--version", action="version", version=f"deskhand {__version__}")
     commands = made.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    first = (init, doctor, connect, foreign, serve, service, entry, passkeys, orchestrate, approvals)
-    for part in (*first, follow_up, mail, notes, tasks, agents, permit, tokens, record, settings, backup, completion):
+    first = (
+        init,
+        doctor,
+        connect,
+        foreign,
+        serve,
+        service,
+        entry,
+        passkeys,
+        orchestrate,
+        approvals,
+    )
+    for part in (
+        *first,
+        follow_up,
+        mail,
+        notes,
+        tasks,
+        agents,
+        permit,
+        tokens,
+        record,
+        settings,
+        backup,
+        completion,
+    ):
         part.add_to(commands)
     return made

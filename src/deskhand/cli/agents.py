@@ -8,7 +8,12 @@ from deskhand.cli.command import command
 
 
 def add_to(commands: Any) -> None:
-    made = command(commands, "agentmail", _agentmail, "messages between agents; --help lists its commands")
+    made = command(
+        commands,
+        "agentmail",
+        _agentmail,
+        "messages between agents; --help lists its commands",
+    )
     made.formatter_class = argparse.RawDescriptionHelpFormatter
     made.epilog = agentmail.HELP
     made.add_argument("arguments", nargs=argparse.REMAINDER)

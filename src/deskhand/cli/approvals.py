@@ -8,7 +8,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from deskhand.cli.command import ask_secret, command, flag, one_line, opened_desk, plain, say_time
+from deskhand.cli.command import (
+    ask_secret,
+    command,
+    flag,
+    one_line,
+    opened_desk,
+    plain,
+    say_time,
+)
 from deskhand.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -20,9 +28,15 @@ T = TypeVar("T")
 
 
 def add_to(commands: Any) -> None:
-    listing = command(commands, "approvals", _list, "list what waits for your answer", json=True)
-    listing.add_argument("--snoozed", action="store_true", help="list what you put off instead")
-    show = command(commands, "show", _show, "show one request, exactly as it would be sent", json=True)
+    listing = command(
+        commands, "approvals", _list, "list what waits for your answer", json=True
+    )
+    listing.add_argument(
+        "--snoozed", action="store_true", help="list what you put off instead"
+    )
+    show = command(
+        commands, "show", _show, "show one request, exactly as it would be sent", json=True
+    )
     approve = command(
         commands,
         "approve",
@@ -33,21 +47,41 @@ def add_to(commands: Any) -> None:
     flag(approve, "--yes", "do not ask")
     reject = command(commands, "reject", _reject, "say no", json=True)
     reject.add_argument("--reason", help="what the assistant is told")
-    edit = command(commands, "edit", _edit, "change what would be sent, in your editor or by options", json=True)
+    edit = command(
+        commands,
+        "edit",
+        _edit,
+        "change what would be sent, in your editor or by options",
+        json=True,
+    )
     edit.add_argument("--to", help="the new recipient; several with commas between them")
     edit.add_argument("--cc", help="who gets a copy")
     edit.add_argument("--bcc", help="who gets a copy that the others do not see")
     edit.add_argument("--subject", help="the new subject")
-    edit.add_argument("--body-file", type=Path, metavar="FILE", help="a file with the new text")
-    edit.add_argument("--approve", action="store_true", help="say yes to it as edited, without asking")
-    respond = command(commands, "respond", _respond, "say no and how to do it instead", json=True)
-    snooze = command(commands, "snooze", _snooze, "put a request off; it expires all the same", json=True)
+    edit.add_argument(
+        "--body-file", type=Path, metavar="FILE", help="a file with the new text"
+    )
+    edit.add_argument(
+        "--approve", action="store_true", help="say yes to it as edited, without asking"
+    )
+    respond = command(
+        commands, "respond", _respond, "say no and how to do it instead", json=True
+    )
+    snooze = command(
+        commands, "snooze", _snooze, "put a request off; it expires all the same", json=True
+    )
     for each in (show, approve, reject, edit, respond, snooze):
         each.add_argument("id", help="the request's id, as `deskhand approvals` lists it")
     for each in (approve, reject, edit, respond):
-        each.add_argument("--digest", help="the digest of what you saw; what has changed since is not answered")
+        each.add_argument(
+            "--digest",
+            help="the digest of what you saw; what has changed since is not answered",
+        )
     respond.add_argument("words", help="how to do it: what the assistant is told")
-    snooze.add_argument("until", help="30m, 2h, 3d, 1w, tomorrow, friday, an ISO time, or now to bring it back")
+    snooze.add_argument(
+        "until",
+        help="30m, 2h, 3d, 1w, tomorrow, friday, an ISO time, or now to bring it back",
+    )
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -86,14 +120,24 @@ def _show(options: argparse.Namespace) -> None:
     print(plain(text))
     for line in (f"state: {card.state}", *_describe_risk(card)):
         print(one_line(line), file=sys.stderr)
-    print(f"digest: {card.digest}", *([one_line(f"note: {card.note}")] if card.note else []), sep="\n", file=sys.stderr)
+    print(
+        f"digest: {card.digest}",
+        *([one_line(f"note: {card.note}")] if card.note else []),
+        sep="\n",
+        file=sys.stderr,
+    )
 
 
 def _approve(options: argparse.Namespace) -> None:
     digest = options.digest
     if digest is None and not options.yes and sys.stdin.isatty():
         digest = _ask_for_yes(options.id)
-    _print(_at_the_desk(lambda desk: desk.answers.approve_now(options.id, digest, "person", claim(desk))), options)
+    _print(
+        _at_the_desk(
+            lambda desk: desk.answers.approve_now(options.id, digest, "person", claim(desk))
+        ),
+        options,
+    )
 
 
 def _ask_for_yes(request_id: str) -> str:
@@ -108,7 +152,9 @@ def _ask_for_yes(request_id: str) -> str:
     for line in _describe_risk(card):
         print(one_line(line), file=sys.stderr)
     if not editing.confirm_card(card):
-        raise InvalidInput("nothing was approved", hint=f"`deskhand reject {request_id}` says no")
+        raise InvalidInput(
+            "nothing was approved", hint=f"`deskhand reject {request_id}` says no"
+        )
     editing.count_down(hold)
     return card.digest
 
@@ -117,16 +163,28 @@ def _describe_risk(card: "Card") -> list[str]:
     from deskhand.gate.cards import TARGETS
 
     named = (("to", card.to), ("cc", card.cc), ("bcc", card.bcc))
-    people = [f"{name}: {each.address} ({each.since})" for name, several in named for each in several]
+    people = [
+        f"{name}: {each.address} ({each.since})"
+        for name, several in named
+        for each in several
+    ]
     if card.kind in TARGETS:
         people = [f"{TARGETS[card.kind]}: {each.address}" for each in card.to]
-    return [*people, f"risk: {card.risk.level}", *(f"  {each}" for each in card.risk.reasons)]
+    return [
+        *people,
+        f"risk: {card.risk.level}",
+        *(f"  {each}" for each in card.risk.reasons),
+    ]
 
 
 def _reject(options: argparse.Namespace) -> None:
     reason = options.reason
     _print(
-        _at_the_desk(lambda desk: desk.answers.reject(options.id, options.digest, reason, "person", claim(desk))),
+        _at_the_desk(
+            lambda desk: desk.answers.reject(
+                options.id, options.digest, reason, "person", claim(desk)
+            )
+        ),
         options,
     )
 
@@ -134,7 +192,9 @@ def _reject(options: argparse.Namespace) -> None:
 def _respond(options: argparse.Namespace) -> None:
     async def work(desk: "Desk") -> "Card":
         digest = options.digest or (await desk.waiting.card(options.id)).digest
-        return await desk.answers.respond(options.id, digest, options.words, "person", claim(desk))
+        return await desk.answers.respond(
+            options.id, digest, options.words, "person", claim(desk)
+        )
 
     _print(_at_the_desk(work), options)
 
@@ -160,14 +220,29 @@ def _edit(options: argparse.Namespace) -> None:
     given = {name: getattr(options, name) for name in ("to", "cc", "bcc", "subject")}
     if options.body_file is not None or any(each is not None for each in given.values()):
         letter = editing.apply_options(letter, given, options.body_file)
-        edited = _at_the_desk(lambda desk: desk.answers.edit(options.id, digest, letter, "person", claim(desk)))
+        edited = _at_the_desk(
+            lambda desk: desk.answers.edit(
+                options.id, digest, letter, "person", claim(desk)
+            )
+        )
     else:
         with editing.open_editor(letter) as written:
-            edited = _at_the_desk(lambda desk: desk.answers.edit(options.id, digest, written, "person", claim(desk)))
+            edited = _at_the_desk(
+                lambda desk: desk.answers.edit(
+                    options.id, digest, written, "person", claim(desk)
+                )
+            )
     if options.approve or (sys.stdin.isatty() and editing.confirm_text(edited)):
-        edited = _at_the_desk(lambda desk: desk.answers.approve_now(options.id, edited.digest, "person", claim(desk)))
+        edited = _at_the_desk(
+            lambda desk: desk.answers.approve_now(
+                options.id, edited.digest, "person", claim(desk)
+            )
+        )
     elif not options.json:
-        print(f"it waits for your yes: deskhand approve {edited.id} --digest {edited.digest}", file=sys.stderr)
+        print(
+            f"it waits for your yes: deskhand approve {edited.id} --digest {edited.digest}",
+            file=sys.stderr,
+        )
     _print(edited, options)
 
 
@@ -194,7 +269,9 @@ def _at_the_desk(work: "Callable[[Desk], Awaitable[T]]") -> T:
 
 
 def _print(card: "Card", options: argparse.Namespace) -> None:
-    to = ", ".join(f"{each.address}{'' if each.known else ' (new)'}" for each in card.everybody)
+    to = ", ".join(
+        f"{each.address}{'' if each.known else ' (new)'}" for each in card.everybody
+    )
     until = f"  until {say_time(card.until)}" if card.until else ""
     asked = f"  asked by {card.asker}, {say_time(card.created)}"
     line = f"{card.id}  {card.state:<8}  {card.risk.level:<6}  {card.kind}  {to}  {card.subject}{until}{asked}"

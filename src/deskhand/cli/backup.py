@@ -10,10 +10,24 @@ from deskhand.clock import utc_now
 
 
 def add_to(commands: Any) -> None:
-    made = command(commands, "backup", _backup, "write database, keys, config and local mailbox to a file", json=True)
-    made.add_argument("file", type=Path, help="a new file; it holds secrets and only you can read it")
+    made = command(
+        commands,
+        "backup",
+        _backup,
+        "write database, keys, config and local mailbox to a file",
+        json=True,
+    )
+    made.add_argument(
+        "file", type=Path, help="a new file; it holds secrets and only you can read it"
+    )
     flag(made, "--without-database", "leave the database to its own tool")
-    back = command(commands, "restore", _restore, "put a backup back; what was there is kept aside", json=True)
+    back = command(
+        commands,
+        "restore",
+        _restore,
+        "put a backup back; what was there is kept aside",
+        json=True,
+    )
     back.add_argument("file", type=Path, help="a file of `deskhand backup`")
     back.add_argument("--to", type=Path, help="another folder than DESKHAND_HOME")
 
@@ -22,14 +36,20 @@ def _backup(options: argparse.Namespace) -> None:
     from deskhand.config import load
     from deskhand.setup.backup import backup
 
-    made = backup(load().settings, options.file, utc_now(), database=not options.without_database)
+    made = backup(
+        load().settings, options.file, utc_now(), database=not options.without_database
+    )
     proof = f"record whole: {made.entries} entries"
     if made.entries is None:
         proof = "without the database"
     text = f"""\
 {made.file}: {len(made.members)} files, read back, {proof}
 It holds the desk's keys: keep it where only you can read it. Not in it: the vault, and the keyring's secrets."""
-    tell(options, {"file": str(made.file), "files": made.members, "entries": made.entries}, text)
+    tell(
+        options,
+        {"file": str(made.file), "files": made.members, "entries": made.entries},
+        text,
+    )
 
 
 def _restore(options: argparse.Namespace) -> None:
@@ -43,5 +63,10 @@ def _restore(options: argparse.Namespace) -> None:
     if aside:
         text += f"; what was there is in {aside}"
     text += "\nSign in anew (`deskhand link`). Tokens that were revoked since then hold again: `deskhand token list`."
-    facts = {"home": str(done.home), "aside": aside, "made": done.made, "entries": done.entries}
+    facts = {
+        "home": str(done.home),
+        "aside": aside,
+        "made": done.made,
+        "entries": done.entries,
+    }
     tell(options, facts, text)

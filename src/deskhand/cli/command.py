@@ -32,8 +32,12 @@ class Suggested(tuple[str, ...]):
         return True
 
 
-def command(commands: Any, name: str, run: Run, text: str, *, json: bool = False) -> argparse.ArgumentParser:
-    made: argparse.ArgumentParser = commands.add_parser(name, help=text, description=_sentence(text))
+def command(
+    commands: Any, name: str, run: Run, text: str, *, json: bool = False
+) -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=_sentence(text)
+    )
     made.set_defaults(run=run)
     if json:
         flag(made, "--json", "print JSON")
@@ -50,7 +54,9 @@ def group(commands: Any, name: str, text: str) -> Any:
 
 
 @contextmanager
-def opened_desk(settings: "Settings | None" = None, *, env_file: bool = False) -> "Iterator[Desk]":
+def opened_desk(
+    settings: "Settings | None" = None, *, env_file: bool = False
+) -> "Iterator[Desk]":
     """With `env_file` the `.env` in the working directory is read too, as the tasks contract wants it."""
     from deskhand.app import Desk
     from deskhand.config import load
@@ -137,7 +143,9 @@ def confirm(question: str, *, yes: bool) -> bool:
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise InvalidInput(NO_TERMINAL, hint="add --yes to do it without asking; nothing was changed")
+        raise InvalidInput(
+            NO_TERMINAL, hint="add --yes to do it without asking; nothing was changed"
+        )
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

@@ -28,7 +28,12 @@ class Command:
 
 
 def add_to(commands: Any) -> None:
-    made = command(commands, "completion", _completion, "print the completion of a shell; `source` it in your profile")
+    made = command(
+        commands,
+        "completion",
+        _completion,
+        "print the completion of a shell; `source` it in your profile",
+    )
     made.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell")
 
 
@@ -44,14 +49,23 @@ def _completion(options: argparse.Namespace) -> None:
             for each in commands
             for rule in _fish_rules(each)
         ]
-        print(_script("fish", KNOWN=" ".join(known), VALUED=" ".join(valued), RULES="\n".join(rules)))
+        print(
+            _script(
+                "fish",
+                KNOWN=" ".join(known),
+                VALUED=" ".join(valued),
+                RULES="\n".join(rules),
+            )
+        )
         return
     values = []
     lines = []
     for each in commands:
         words = " ".join(each.words)
         flags = " ".join(each.flags)
-        lines.append(f"    '{each.path}') words='{words}'; flags='{flags}'; files={'1' * each.files} ;;")
+        lines.append(
+            f"    '{each.path}') words='{words}'; flags='{flags}'; files={'1' * each.files} ;;"
+        )
         for flag, few in each.values.items():
             values.append(f"    '{each.path}:{flag}') answer='{' '.join(few)}'; return ;;")
     answers = _script("answers", VALUES="\n".join(values), COMMANDS="\n".join(lines))

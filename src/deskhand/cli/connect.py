@@ -11,7 +11,15 @@ from deskhand.cli.command import command, confirm, flag, opened_desk, shell_vari
 from deskhand.errors import DeskError, InvalidInput, NotFound
 from deskhand.running import find
 from deskhand.servers import SERVERS
-from deskhand.setup.clients import CLIENTS, Address, Client, Program, entry, file_of, this_program
+from deskhand.setup.clients import (
+    CLIENTS,
+    Address,
+    Client,
+    Program,
+    entry,
+    file_of,
+    this_program,
+)
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
@@ -22,16 +30,41 @@ _HEADLESS = "Without a terminal, add: claude -p --permission-prompt-tool mcp__de
 
 
 def add_to(commands: Any) -> None:
-    made = command(commands, "connect", _connect, "make the desk known to an assistant's program", json=True)
+    made = command(
+        commands,
+        "connect",
+        _connect,
+        "make the desk known to an assistant's program",
+        json=True,
+    )
     made.add_argument("client", choices=CLIENTS, help="which program")
-    made.add_argument("--server", choices=SERVERS, default="desk", help="which server of the desk (default desk)")
-    flag(made, "--permissions", "claude-code only: ask on the desk's page before it uses a tool of its own")
+    made.add_argument(
+        "--server",
+        choices=SERVERS,
+        default="desk",
+        help="which server of the desk (default desk)",
+    )
+    flag(
+        made,
+        "--permissions",
+        "claude-code only: ask on the desk's page before it uses a tool of its own",
+    )
     flag(made, "--http", "to the running desk, with a token of its own")
     flag(made, "--print", "show what to put where; change nothing")
     flag(made, "--undo", "put back what was there before")
     flag(made, "--yes", "do not ask")
-    hook = command(commands, CLAUDE_HOOK, _answer_hook, "answer a hook of Claude Code, see `connect --permissions`")
-    hook.add_argument("--wait", type=float, default=50, help="seconds for the person to answer, at most 50 (default)")
+    hook = command(
+        commands,
+        CLAUDE_HOOK,
+        _answer_hook,
+        "answer a hook of Claude Code, see `connect --permissions`",
+    )
+    hook.add_argument(
+        "--wait",
+        type=float,
+        default=50,
+        help="seconds for the person to answer, at most 50 (default)",
+    )
 
 
 def _answer_hook(options: argparse.Namespace) -> int:
@@ -47,7 +80,10 @@ def _connect(options: argparse.Namespace) -> int:
     client = CLIENTS[options.client]
     if options.permissions:
         if client.name != "claude-code":
-            raise InvalidInput("--permissions is for claude-code alone", hint=f"{client.title} asks by itself")
+            raise InvalidInput(
+                "--permissions is for claude-code alone",
+                hint=f"{client.title} asks by itself",
+            )
         options.server = "claude"
     name = entry_name(options.server)
     loaded = load()
@@ -71,7 +107,9 @@ def _print(desk: "Desk", client: Client, name: str, options: argparse.Namespace)
     own = own_command(client, name, server)
     text = f"{client.title} keeps its servers in {file}:\n\n{shown}"
     if options.http:
-        text += f"\n\nTOKEN is what `deskhand token create --name {client.name}-{name}` prints."
+        text += (
+            f"\n\nTOKEN is what `deskhand token create --name {client.name}-{name}` prints."
+        )
     if own:
         text += f"\n\nor with its own command:\n\n{own}"
     facts = {"client": client.name, "file": str(file), "entry": shown, "command": own}
@@ -102,7 +140,9 @@ def _write(desk: "Desk", client: Client, name: str, options: argparse.Namespace)
     token_name = None
     if options.http:
         token_name = f"{client.name}-{name}"
-        plan = plan_entry(client, file, name, _server(desk, options, _fresh_token(desk, token_name)))
+        plan = plan_entry(
+            client, file, name, _server(desk, options, _fresh_token(desk, token_name))
+        )
     try:
         made = connect(desk.settings.home, plan, token_name, desk.now())
     except DeskError:
@@ -112,7 +152,9 @@ def _write(desk: "Desk", client: Client, name: str, options: argparse.Namespace)
     text = f"{client.title} knows the desk as {name}; restart it"
     if made.backup:
         text += f"; what was there is in {made.backup}"
-    return _say(plan, options, "\n".join([text, *_list_notes(client, options)]), changed=True)
+    return _say(
+        plan, options, "\n".join([text, *_list_notes(client, options)]), changed=True
+    )
 
 
 def _list_notes(client: Client, options: argparse.Namespace) -> list[str]:
@@ -121,7 +163,9 @@ def _list_notes(client: Client, options: argparse.Namespace) -> list[str]:
     if client.note:
         notes.append(f"{client.title}: {client.note}")
     if options.permissions:
-        notes.append(f"It asks on the desk's page before it uses a tool of its own. {_HEADLESS}")
+        notes.append(
+            f"It asks on the desk's page before it uses a tool of its own. {_HEADLESS}"
+        )
     return notes
 
 
@@ -130,7 +174,9 @@ def _plan_hooks(desk: "Desk", options: argparse.Namespace) -> "ClientPlan | None
 
     if not options.permissions:
         return None
-    return claude_hooks.plan_hooks(claude_hooks.settings_file(environment.variables()), _hook(desk))
+    return claude_hooks.plan_hooks(
+        claude_hooks.settings_file(environment.variables()), _hook(desk)
+    )
 
 
 def _hook(desk: "Desk") -> Program:
@@ -146,7 +192,9 @@ def _undo(desk: "Desk", client: Client, name: str, options: argparse.Namespace) 
     if options.permissions:
         from deskhand.setup import claude_hooks
 
-        hooks = claude_hooks.plan_undo(home, claude_hooks.settings_file(environment.variables()))
+        hooks = claude_hooks.plan_undo(
+            home, claude_hooks.settings_file(environment.variables())
+        )
     for each in filter(None, (plan, hooks)):
         _show(each, options)
     if not confirm("Take this out?", yes=options.yes):
@@ -173,7 +221,9 @@ def _fresh_token(desk: "Desk", name: str) -> str:
     from deskhand import tokens
 
     _revoke(desk, name)
-    return desk.store.write_sync(partial(tokens.create, name=name, now=desk.now(), user=desk.settings.user))
+    return desk.store.write_sync(
+        partial(tokens.create, name=name, now=desk.now(), user=desk.settings.user)
+    )
 
 
 def _revoke(desk: "Desk", name: str) -> None:
@@ -188,7 +238,9 @@ def _show(plan: "ClientPlan", options: argparse.Namespace) -> None:
         print(f"{plan.file}\n{plan.difference}")
 
 
-def _say(plan: "ClientPlan", options: argparse.Namespace, text: str, *, changed: bool) -> int:
+def _say(
+    plan: "ClientPlan", options: argparse.Namespace, text: str, *, changed: bool
+) -> int:
     facts = {
         "client": plan.client.name,
         "name": plan.name,

@@ -19,7 +19,9 @@ def add_to(mail: Any) -> None:
 
 
 def add_resolver_to(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--resolver", help="the DNS server to ask, such as 9.9.9.9 (default: this system's)")
+    made.add_argument(
+        "--resolver", help="the DNS server to ask, such as 9.9.9.9 (default: this system's)"
+    )
 
 
 def propose(address: str, options: argparse.Namespace) -> "ProposedServers":

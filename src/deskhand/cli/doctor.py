@@ -21,8 +21,18 @@ _MARKS = {"good": "ok  ", "warning": "warn", "bad": "BAD "}
 
 
 def add_to(commands: Any) -> None:
-    made = command(commands, "doctor", _doctor, "check the desk; each finding says what to do", json=True)
-    flag(made, "--deep", "also try on this desk what strangers tried elsewhere: doors, files, hostile mails")
+    made = command(
+        commands,
+        "doctor",
+        _doctor,
+        "check the desk; each finding says what to do",
+        json=True,
+    )
+    flag(
+        made,
+        "--deep",
+        "also try on this desk what strangers tried elsewhere: doors, files, hostile mails",
+    )
     flag(made, "--fix", "repair what is safe: permissions, schema, folders, index")
 
 
@@ -55,13 +65,21 @@ def _show_guarded(guarded: "Guard", options: argparse.Namespace) -> int:
     from deskhand.setup import holes
     from deskhand.setup.checks.findings import Finding
 
-    found = [holes.describe(guarded), *(replace(each, name="guard") for each in holes.find(guarded))]
+    found = [
+        holes.describe(guarded),
+        *(replace(each, name="guard") for each in holes.find(guarded)),
+    ]
     done: list[str] = []
     if os.geteuid() == 0:
         flags = [f"--{name}" for name in ("deep", "fix") if getattr(options, name)]
         command = guard.desk_command("doctor", "--json", *flags)
         told = subprocess.run(
-            command, env=guard.desk_environment(), cwd=guard.HOME, stdout=subprocess.PIPE, text=True, check=False
+            command,
+            env=guard.desk_environment(),
+            cwd=guard.HOME,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
         )
         facts = json.loads(told.stdout)
         done = facts["repaired"]
@@ -71,7 +89,11 @@ def _show_guarded(guarded: "Guard", options: argparse.Namespace) -> int:
 
 def _show(found: "list[Finding]", done: list[str], options: argparse.Namespace) -> int:
     broken = any(finding.state == "bad" for finding in found)
-    facts = {"good": not broken, "repaired": done, "findings": [asdict(finding) for finding in found]}
+    facts = {
+        "good": not broken,
+        "repaired": done,
+        "findings": [asdict(finding) for finding in found],
+    }
     if not options.json:
         for line in done:
             print(f"fixed: {line}", file=sys.stderr)

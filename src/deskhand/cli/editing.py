@@ -19,26 +19,41 @@ from deskhand.gate.letters import Letter
 from deskhand.gate.links import read_html
 
 _LETTER = re.compile(
-    r"To:[ \t]*([^\n]*)\n(?:Cc:[ \t]*([^\n]*)\n)?(?:Bcc:[ \t]*([^\n]*)\n)?Subject:[ \t]*([^\n]*)\n\n(.*)\Z", re.DOTALL
+    r"To:[ \t]*([^\n]*)\n(?:Cc:[ \t]*([^\n]*)\n)?(?:Bcc:[ \t]*([^\n]*)\n)?Subject:[ \t]*([^\n]*)\n\n(.*)\Z",
+    re.DOTALL,
 )
 
 
 def letter(card: Card) -> Letter:
-    to, cc, bcc = (", ".join(each.address for each in several) for several in (card.to, card.cc, card.bcc))
+    to, cc, bcc = (
+        ", ".join(each.address for each in several)
+        for several in (card.to, card.cc, card.bcc)
+    )
     return Letter(to, card.subject, card.body, cc, bcc)
 
 
-def apply_options(old: Letter, given: Mapping[str, str | None], body_file: Path | None) -> Letter:
+def apply_options(
+    old: Letter, given: Mapping[str, str | None], body_file: Path | None
+) -> Letter:
     try:
         body = old.body if body_file is None else body_file.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"cannot read {body_file}: {error}", hint="name a text file in UTF-8") from error
-    return replace(old, body=body, **{name: value for name, value in given.items() if value is not None})
+        raise InvalidInput(
+            f"cannot read {body_file}: {error}", hint="name a text file in UTF-8"
+        ) from error
+    return replace(
+        old,
+        body=body,
+        **{name: value for name, value in given.items() if value is not None},
+    )
 
 
 def _heading(letter: Letter) -> str:
     lines = {"To": letter.to, "Cc": letter.cc, "Bcc": letter.bcc}
-    return "".join(f"{name}: {line}\n" for name, line in lines.items() if line) + f"Subject: {letter.subject}\n\n"
+    return (
+        "".join(f"{name}: {line}\n" for name, line in lines.items() if line)
+        + f"Subject: {letter.subject}\n\n"
+    )
 
 
 @contextmanager
@@ -47,10 +62,14 @@ def open_editor(old: Letter) -> Iterator[Letter]:
     command = environment.editor(environment.variables())
     if not command:
         raise BadConfig(
-            "no editor is named", hint="set VISUAL or EDITOR, or use --to, --subject and --body-file", reason="editor"
+            "no editor is named",
+            hint="set VISUAL or EDITOR, or use --to, --subject and --body-file",
+            reason="editor",
         )
     end = "" if old.body.endswith("\n") else "\n"  # editors end a text with a line break
-    with tempfile.NamedTemporaryFile("w", suffix=".txt", prefix="deskhand-", encoding="utf-8", delete=False) as made:
+    with tempfile.NamedTemporaryFile(
+        "w", suffix=".txt", prefix="deskhand-", encoding="utf-8", delete=False
+    ) as made:
         made.write(f"{_heading(old)}{old.body}{end}")
     file = Path(made.name)
     try:
@@ -65,7 +84,10 @@ def _run_editor(command: list[str], file: Path, end: str) -> Letter:
     try:
         code = subprocess.run([*command, str(file)], check=False).returncode
     except OSError as error:
-        raise BadConfig(f"the editor {command[0]} cannot be started: {error.strerror}", hint="set EDITOR") from error
+        raise BadConfig(
+            f"the editor {command[0]} cannot be started: {error.strerror}",
+            hint="set EDITOR",
+        ) from error
     if code != 0:
         raise InvalidInput(f"the editor ended with {code}, so nothing was changed")
     try:
@@ -73,7 +95,9 @@ def _run_editor(command: list[str], file: Path, end: str) -> Letter:
     except UnicodeDecodeError as error:
         raise InvalidInput("the edited text is not UTF-8") from error
     if found is None:
-        raise InvalidInput("the edited text must begin with To:, Subject: and an empty line")
+        raise InvalidInput(
+            "the edited text must begin with To:, Subject: and an empty line"
+        )
     to, cc, bcc, subject, body = found.groups(default="")
     edited = Letter(to.strip(), subject.strip(), body, cc.strip(), bcc.strip())
     return replace(edited, body=body.removesuffix(end)) if end else edited
@@ -90,7 +114,12 @@ def confirm_card(card: Card) -> bool:
     if card.risk.level != "high":
         print("Approve exactly this? [y/N] ", end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().casefold() in ("y", "yes")
-    print(f"High risk. Type yes, or the digest {card.digest[:8]}, to approve it: ", end="", file=sys.stderr, flush=True)
+    print(
+        f"High risk. Type yes, or the digest {card.digest[:8]}, to approve it: ",
+        end="",
+        file=sys.stderr,
+        flush=True,
+    )
     return sys.stdin.readline().strip().casefold() in ("yes", card.digest[:8], card.digest)
 
 
@@ -98,7 +127,12 @@ def count_down(seconds: float) -> None:
     """Let a yes rest: whoever presses Ctrl-C meanwhile has approved nothing."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
-        print(f"\rIt counts in {math.ceil(left)} s; Ctrl-C takes it back. ", end="", file=sys.stderr, flush=True)
+        print(
+            f"\rIt counts in {math.ceil(left)} s; Ctrl-C takes it back. ",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
         time.sleep(min(left, 1))
     if seconds:
         print(file=sys.stderr)

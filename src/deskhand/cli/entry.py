@@ -14,11 +14,28 @@ if TYPE_CHECKING:
 
 
 def add_to(commands: Any) -> None:
-    link = command(commands, "link", _link, "a fresh link that signs one browser in to the running desk", json=True)
+    link = command(
+        commands,
+        "link",
+        _link,
+        "a fresh link that signs one browser in to the running desk",
+        json=True,
+    )
     flag(link, "--end-all", "end every session and open link instead")
-    command(commands, "pair", _pair, "a code that signs a phone's browser in, once, within 5 minutes", json=True)
+    command(
+        commands,
+        "pair",
+        _pair,
+        "a code that signs a phone's browser in, once, within 5 minutes",
+        json=True,
+    )
     password = group(commands, "password", "a password for the page, beside the links")
-    command(password, "set", _set, "ask for a password of at least 10 characters, or read it from stdin")
+    command(
+        password,
+        "set",
+        _set,
+        "ask for a password of at least 10 characters, or read it from stdin",
+    )
     command(password, "remove", _remove, "let links alone open the page")
 
 
@@ -44,7 +61,9 @@ def _demand_running(desk: "Desk") -> "RunningDesk":
 
     found = running.find(desk.settings.home)
     if found is None:
-        raise Unavailable(f"no desk runs in {desk.settings.home}", hint="start it with `deskhand up`")
+        raise Unavailable(
+            f"no desk runs in {desk.settings.home}", hint="start it with `deskhand up`"
+        )
     return found
 
 
@@ -55,7 +74,9 @@ def _pair(options: argparse.Namespace) -> None:
         _demand_running(desk)
         pairing = asyncio.run(pair(desk, "terminal"))
     drawn = pairing.draw_blocks()
-    if sys.stdout.isatty():  # whatever colours the terminal has, a camera needs dark on light
+    if (
+        sys.stdout.isatty()
+    ):  # whatever colours the terminal has, a camera needs dark on light
         drawn = "\n".join(f"\x1b[97;40m{line}\x1b[0m" for line in drawn.splitlines())
     words = f"Point the phone's camera at it, within {pairing.minutes} minutes; it works once.\n{pairing.link}"
     tell(options, {"link": pairing.link, "minutes": pairing.minutes}, f"{drawn}\n{words}")
@@ -82,7 +103,9 @@ def _remove(options: argparse.Namespace) -> None:
     del options
     with opened_desk() as desk:
         if not desk.store.write_sync(passwords.remove):
-            raise NotFound("the page has no password", hint="`deskhand password set` gives it one")
+            raise NotFound(
+                "the page has no password", hint="`deskhand password set` gives it one"
+            )
         _record(desk, "remove_password", {})
     print("links alone open the page now")
 
@@ -90,7 +113,9 @@ def _remove(options: argparse.Namespace) -> None:
 def _ask_password() -> str:
     password = ask_secret("Password for the page: ")
     if sys.stdin.isatty() and ask_secret("Once more: ") != password:
-        raise InvalidInput("the two are not the same", hint="nothing was changed; try again")
+        raise InvalidInput(
+            "the two are not the same", hint="nothing was changed; try again"
+        )
     return password
 
 

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 def add_to(commands: Any) -> None:
     follow_up = group(commands, "follow-up", "be told if nobody answers a mail")
     command(follow_up, "list", _list, "the answers that you wait for", json=True)
-    setting = command(follow_up, "set", _set, "be told of a mail that waits or has left", json=True)
+    setting = command(
+        follow_up, "set", _set, "be told of a mail that waits or has left", json=True
+    )
     cancelling = command(follow_up, "cancel", _cancel, "do not be told of it", json=True)
     for each in (setting, cancelling):
         each.add_argument("id", help="the request's id, as `deskhand approvals` lists it")
@@ -31,7 +33,12 @@ def _list(options: argparse.Namespace) -> None:
     found = at_desk(read)
     for each in found:
         to = ", ".join(each.request.action.everybody)
-        facts = {"id": each.request.id, "due": each.due.isoformat(), "to": to, "state": each.request.state}
+        facts = {
+            "id": each.request.id,
+            "due": each.due.isoformat(),
+            "to": to,
+            "state": each.request.state,
+        }
         line = f"{each.request.id}  {each.due:%Y-%m-%d %H:%M} UTC  {to}  {each.request.action.subject}"
         tell(options, facts | {"subject": each.request.action.subject}, one_line(line))
     if not found and not options.json:
@@ -51,7 +58,11 @@ def _set(options: argparse.Namespace) -> None:
 
     due = at_desk(work)
     facts = {"id": options.id, "due": due.isoformat()}
-    tell(options, facts, f"you are told on {due:%Y-%m-%d %H:%M} UTC if nobody has answered {options.id}")
+    tell(
+        options,
+        facts,
+        f"you are told on {due:%Y-%m-%d %H:%M} UTC if nobody has answered {options.id}",
+    )
 
 
 def _cancel(options: argparse.Namespace) -> None:

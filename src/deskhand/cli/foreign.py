@@ -8,7 +8,16 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import ask_secret, command, confirm, flag, group, one_line, opened_desk, tell
+from deskhand.cli.command import (
+    ask_secret,
+    command,
+    confirm,
+    flag,
+    group,
+    one_line,
+    opened_desk,
+    tell,
+)
 from deskhand.errors import InvalidInput, ServerDown
 from deskhand.setup.clients import CLIENTS
 
@@ -19,24 +28,64 @@ if TYPE_CHECKING:
 
 
 def add_to(commands: Any) -> None:
-    guard = group(commands, "guard", "other MCP servers behind the gate: their tools are called as your rules say")
-    add = command(guard, "add", _add, "put a server behind the gate: NAME -- COMMAND…, or NAME --url URL", json=True)
+    guard = group(
+        commands,
+        "guard",
+        "other MCP servers behind the gate: their tools are called as your rules say",
+    )
+    add = command(
+        guard,
+        "add",
+        _add,
+        "put a server behind the gate: NAME -- COMMAND…, or NAME --url URL",
+        json=True,
+    )
     add.add_argument("name", metavar="NAME", help="the server's name")
-    add.add_argument("command", metavar="COMMAND", nargs="*", help="how it is started, behind --")
+    add.add_argument(
+        "command", metavar="COMMAND", nargs="*", help="how it is started, behind --"
+    )
     add.add_argument("--url", help="where it answers, instead of a command")
-    add.add_argument("--env", action="append", metavar="KEY", help="a secret that it needs; you are asked for it")
+    add.add_argument(
+        "--env",
+        action="append",
+        metavar="KEY",
+        help="a secret that it needs; you are asked for it",
+    )
     flag(add, "--on-desk", "its tools are on the whole-desk server too, as NAME_tool")
     command(guard, "list", _list, "the servers behind the gate", json=True)
-    show = command(guard, "show", _show, "a server, its rules, and what you have seen of its tools", json=True)
-    test = command(guard, "test", _test, "start a server and list its tools with their rules; calls nothing", json=True)
-    remove = command(guard, "remove", _remove, "take a server out, with its rules and secrets")
-    review = command(guard, "review", _review, "look at what changed in a server's tools, and open them again")
+    show = command(
+        guard,
+        "show",
+        _show,
+        "a server, its rules, and what you have seen of its tools",
+        json=True,
+    )
+    test = command(
+        guard,
+        "test",
+        _test,
+        "start a server and list its tools with their rules; calls nothing",
+        json=True,
+    )
+    remove = command(
+        guard, "remove", _remove, "take a server out, with its rules and secrets"
+    )
+    review = command(
+        guard,
+        "review",
+        _review,
+        "look at what changed in a server's tools, and open them again",
+    )
     flag(review, "--yes", "do not ask")
     secret = command(guard, "secret", _secret, "keep a secret that a server needs")
     for each in (show, test, remove, review, secret):
         each.add_argument("name", metavar="NAME", help="the server's name")
-    secret.add_argument("key", metavar="KEY", help="its variable, or AUTHORIZATION for the header to a URL")
-    taken = command(guard, "import", _import, "take over the servers that a client's own file names")
+    secret.add_argument(
+        "key", metavar="KEY", help="its variable, or AUTHORIZATION for the header to a URL"
+    )
+    taken = command(
+        guard, "import", _import, "take over the servers that a client's own file names"
+    )
     taken.add_argument("client", choices=CLIENTS, help="which program")
     flag(taken, "--undo", "put back what was there before")
     flag(taken, "--yes", "do not ask")
@@ -50,7 +99,11 @@ def _add(options: argparse.Namespace) -> None:
     from deskhand.foreign.session import secret_name
     from deskhand.mail import credentials
 
-    given = {"command": _resolve(options.command) or None, "url": options.url, "env": options.env or []}
+    given = {
+        "command": _resolve(options.command) or None,
+        "url": options.url,
+        "env": options.env or [],
+    }
     try:
         entry = ServerEntry.model_validate(given | {"on_desk": options.on_desk})
     except ValidationError as error:
@@ -58,7 +111,9 @@ def _add(options: argparse.Namespace) -> None:
     home = _home()
     writing.demand_free(home, options.name)
     for variable in entry.env:
-        credentials.keep(home, secret_name(options.name, variable), ask_secret(f"{variable}: "))
+        credentials.keep(
+            home, secret_name(options.name, variable), ask_secret(f"{variable}: ")
+        )
     try:
         seen = asyncio.run(_look(home, options.name, entry))
     except ServerDown:
@@ -67,8 +122,14 @@ def _add(options: argparse.Namespace) -> None:
         raise
     definitions.pin(home, options.name, seen)
     writing.add(home, options.name, entry)
-    lines = [f"{options.name} is behind the gate; {len(seen)} tools, each call of one is asked until a rule says else"]
-    tell(options, {"name": options.name, "tools": sorted(seen)}, "\n".join([*lines, *_describe(entry, seen)]))
+    lines = [
+        f"{options.name} is behind the gate; {len(seen)} tools, each call of one is asked until a rule says else"
+    ]
+    tell(
+        options,
+        {"name": options.name, "tools": sorted(seen)},
+        "\n".join([*lines, *_describe(entry, seen)]),
+    )
 
 
 def _resolve(words: list[str]) -> list[str]:
@@ -84,7 +145,11 @@ def _list(options: argparse.Namespace) -> None:
     found = read_servers(_home())
     for name, entry in found.items():
         how = entry.url or shlex.join(entry.command or [])
-        tell(options, {"name": name, "rules": len(entry.rules), "starts": how}, one_line(f"{name}  {how}"))
+        tell(
+            options,
+            {"name": name, "rules": len(entry.rules), "starts": how},
+            one_line(f"{name}  {how}"),
+        )
     if not found and not options.json:
         print("there is no other server behind the gate")
 
@@ -94,7 +159,11 @@ def _show(options: argparse.Namespace) -> None:
 
     entry = writing.demand_known(_home(), options.name)
     seen = definitions.read_pins(_home(), options.name) or {}
-    facts = {"name": options.name, "entry": entry.model_dump(exclude_none=True), "tools": _facts(entry, seen)}
+    facts = {
+        "name": options.name,
+        "entry": entry.model_dump(exclude_none=True),
+        "tools": _facts(entry, seen),
+    }
     how = one_line(f"{options.name}: {entry.url or shlex.join(entry.command or [])}")
     tell(options, facts, "\n".join([how, *_describe(entry, seen)]))
 
@@ -110,7 +179,11 @@ def _test(options: argparse.Namespace) -> None:
     facts = {"name": options.name, "tools": _facts(entry, seen), "closed": closed}
     lines = _describe(entry, seen)
     if closed:
-        lines.append(one_line(f"closed until `deskhand guard review {options.name}`: {', '.join(closed)}"))
+        lines.append(
+            one_line(
+                f"closed until `deskhand guard review {options.name}`: {', '.join(closed)}"
+            )
+        )
     tell(options, facts, "\n".join(lines))
 
 
@@ -149,7 +222,9 @@ def _secret(options: argparse.Namespace) -> None:
     except ValueError as error:
         raise InvalidInput(str(error)) from None
     writing.demand_known(_home(), options.name)
-    place = writing.add_secret(_home(), options.name, options.key, ask_secret(f"{options.key}: "))
+    place = writing.add_secret(
+        _home(), options.name, options.key, ask_secret(f"{options.key}: ")
+    )
     print(f"it is kept in {place}")
 
 
@@ -165,7 +240,9 @@ def _import(options: argparse.Namespace) -> None:
         print(one_line(f"left alone: {line}"))
     if confirm(f"change {plan.file}?", yes=options.yes):
         takeover.carry_out(home, plan)
-        print(f"{', '.join(plan.names)}: done; `deskhand guard list` shows what is behind the gate")
+        print(
+            f"{', '.join(plan.names)}: done; `deskhand guard list` shows what is behind the gate"
+        )
 
 
 # Together.
@@ -183,7 +260,9 @@ async def _look(home: Path, name: str, entry: "ServerEntry") -> "Definitions":
 
 
 @asynccontextmanager
-async def _start_server(home: Path, name: str, entry: "ServerEntry") -> "AsyncIterator[ForeignServer]":
+async def _start_server(
+    home: Path, name: str, entry: "ServerEntry"
+) -> "AsyncIterator[ForeignServer]":
     from deskhand.foreign.session import ForeignServer
 
     there = asyncio.Event()
@@ -208,7 +287,11 @@ async def _hear_nothing(name: str, told: object) -> None:
 
 def _facts(entry: "ServerEntry", seen: "Definitions") -> list[dict[str, Any]]:
     return [
-        {"name": name, "rule": entry.describe_rule(name), "hints": definition.get("annotations", {})}
+        {
+            "name": name,
+            "rule": entry.describe_rule(name),
+            "hints": definition.get("annotations", {}),
+        }
         for name, definition in seen.items()
     ]
 

@@ -27,14 +27,29 @@ _FLAGS = {
 
 
 def add_to(commands: Any) -> None:
-    made = command(commands, "init", _init, "set the desk up: a few questions, or flags and --yes", json=True)
+    made = command(
+        commands,
+        "init",
+        _init,
+        "set the desk up: a few questions, or flags and --yes",
+        json=True,
+    )
     made.add_argument("--vault", help="folder of your notes")
     made.add_argument("--mail", choices=("local", "gmail", "imap"), help="which mailbox")
-    made.add_argument("--account", help="add a further mail account of this name, with the mail flags")
+    made.add_argument(
+        "--account", help="add a further mail account of this name, with the mail flags"
+    )
     made.add_argument("--address", help="the desk's own mail address")
-    made.add_argument("--imap-url", help="imaps://USER@HOST; the password is asked by `deskhand mail login imap`")
+    made.add_argument(
+        "--imap-url",
+        help="imaps://USER@HOST; the password is asked by `deskhand mail login imap`",
+    )
     made.add_argument("--smtp-url", help="smtps://USER@HOST")
-    flag(made, "--accept-discovered", "take the servers that are found for --address, without a look at them")
+    flag(
+        made,
+        "--accept-discovered",
+        "take the servers that are found for --address, without a look at them",
+    )
     discovery.add_resolver_to(made)
     made.add_argument("--user", help="whose tasks these are")
     made.add_argument("--timezone", help="a zone such as Europe/Berlin")
@@ -55,13 +70,17 @@ def _init(options: argparse.Namespace) -> None:
         return
     if not options.yes:
         if not sys.stdin.isatty():
-            raise InvalidInput(NO_TERMINAL, hint="give flags and --yes; nothing was changed")
+            raise InvalidInput(
+                NO_TERMINAL, hint="give flags and --yes; nothing was changed"
+            )
         given = _ask_all(home, given, options) | given
     given |= init.find_place(home, given)
     folders = options.make_folders or _wants_folders(options, given)
     vault = given.get("vault_path")
     if vault is not None and not folders and not Path(vault).expanduser().is_dir():
-        raise InvalidInput(f"there is no folder {vault}", hint="correct it, or add --make-folders")
+        raise InvalidInput(
+            f"there is no folder {vault}", hint="correct it, or add --make-folders"
+        )
     plan = init.plan_config(home, given)
     _show(plan, options)
     if plan.writes and not confirm(f"Write {plan.file}?", yes=options.yes):
@@ -73,7 +92,10 @@ def _init(options: argparse.Namespace) -> None:
 def _discover(options: argparse.Namespace, given: dict[str, str]) -> dict[str, str]:
     """What the net says of the address that is given; it is shown, and nobody is asked."""
     if "address" not in given or given.get("mail", "imap") != "imap":
-        raise InvalidInput("--accept-discovered goes with --address and --mail imap", hint="nothing was changed")
+        raise InvalidInput(
+            "--accept-discovered goes with --address and --mail imap",
+            hint="nothing was changed",
+        )
     found = discovery.propose(given["address"], options)
     print(discovery.describe(found), file=sys.stderr)
     return found.answers
@@ -99,7 +121,9 @@ def _add_account(home: Path, options: argparse.Namespace, given: dict[str, str])
 
     strange = given.keys() - {"mail", "address", "imap_url", "smtp_url"}
     if strange:
-        raise InvalidInput("--account goes with --mail, --address, --imap-url and --smtp-url alone")
+        raise InvalidInput(
+            "--account goes with --mail, --address, --imap-url and --smtp-url alone"
+        )
     plan = init.plan_account(home, options.account, given)
     _show(plan, options)
     if not options.yes and not sys.stdin.isatty():
@@ -157,7 +181,9 @@ def _wants_folders(options: argparse.Namespace, given: dict[str, str]) -> bool:
     return bool(missing) and confirm(f"Make {', '.join(missing)} in {place}?", yes=False)
 
 
-def _ask_all(home: Path, given: dict[str, str], options: argparse.Namespace) -> dict[str, str]:
+def _ask_all(
+    home: Path, given: dict[str, str], options: argparse.Namespace
+) -> dict[str, str]:
     """Ask for every option that no flag gave; an empty answer leaves it as it is."""
     from deskhand.setup import init
 
@@ -175,10 +201,18 @@ def _ask_all(home: Path, given: dict[str, str], options: argparse.Namespace) -> 
             if _is_good(home, name, answer):
                 answers[name] = answer
 
-    ask("vault_path", "Folder of your notes", "a number takes one of these vaults" if vaults else None)
+    ask(
+        "vault_path",
+        "Folder of your notes",
+        "a number takes one of these vaults" if vaults else None,
+    )
     if "vault_path" in answers:
         answers["vault_path"] = vaults.get(answers["vault_path"], answers["vault_path"])
-    ask("mail", "Mailbox: local, gmail or imap", None if current["mail"] else "without an answer: local")
+    ask(
+        "mail",
+        "Mailbox: local, gmail or imap",
+        None if current["mail"] else "without an answer: local",
+    )
     is_imap = (given | answers).get("mail", current["mail"]) == "imap"
     ask("address", "Your mail address")
     address = (given | answers).get("address", current["address"])
@@ -187,8 +221,16 @@ def _ask_all(home: Path, given: dict[str, str], options: argparse.Namespace) -> 
     if is_imap:
         ask("imap_url", "IMAP account, imaps://USER@HOST without the password")
         ask("smtp_url", "SMTP account, smtps://USER@HOST")
-    ask("user", "User id of your tasks: any name, such as ada", "without one there are no tasks")
-    ask("timezone", "Time zone", f"without an answer: {environment.timezone(environment.variables())}")
+    ask(
+        "user",
+        "User id of your tasks: any name, such as ada",
+        "without one there are no tasks",
+    )
+    ask(
+        "timezone",
+        "Time zone",
+        f"without an answer: {environment.timezone(environment.variables())}",
+    )
     return answers
 
 
@@ -199,7 +241,10 @@ def _is_good(home: Path, name: str, answer: str) -> bool:
     try:
         init.demand_answer(home, name, answer)
     except DeskError as error:
-        print(f"{describe(error)}\n  answer once more, or with nothing to leave it as it is", file=sys.stderr)
+        print(
+            f"{describe(error)}\n  answer once more, or with nothing to leave it as it is",
+            file=sys.stderr,
+        )
         return False
     return True
 

@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli import discovery, login
-from deskhand.cli.command import at_desk, command, end_progress, group, one_line, plain, say_time, show_progress, tell
+from deskhand.cli.command import (
+    at_desk,
+    command,
+    end_progress,
+    group,
+    one_line,
+    plain,
+    say_time,
+    show_progress,
+    tell,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,36 +36,69 @@ BATCH_MAILS = 500
 
 
 def add_to(commands: Any) -> None:
-    mail = group(commands, "mail", "look into the mailbox, or bring mail into the local one")
-    taken = command(mail, "import", _import, "take a Maildir, an mbox or .eml files into the local mailbox", json=True)
-    taken.add_argument("--account", help="into this local account (default: the default account)")
+    mail = group(
+        commands, "mail", "look into the mailbox, or bring mail into the local one"
+    )
+    taken = command(
+        mail,
+        "import",
+        _import,
+        "take a Maildir, an mbox or .eml files into the local mailbox",
+        json=True,
+    )
     taken.add_argument(
-        "path", type=Path, nargs="+", help="a Maildir, an mbox, an .eml file, or a folder with any of them"
+        "--account", help="into this local account (default: the default account)"
+    )
+    taken.add_argument(
+        "path",
+        type=Path,
+        nargs="+",
+        help="a Maildir, an mbox, an .eml file, or a folder with any of them",
     )
     listing = command(mail, "list", _list, "list the newest mails of the inbox", json=True)
-    reading = command(mail, "read", _read, "show one mail as plain text; it stays unread", json=True)
+    reading = command(
+        mail, "read", _read, "show one mail as plain text; it stays unread", json=True
+    )
     reading.add_argument("id", help="the mail's id, as `deskhand mail list` shows it")
-    search = command(mail, "search", _search, "find mails, in Gmail's search syntax", json=True)
-    search.add_argument("query", nargs="?", default="", help="such as 'from:alice is:unread' (default: everything)")
+    search = command(
+        mail, "search", _search, "find mails, in Gmail's search syntax", json=True
+    )
+    search.add_argument(
+        "query",
+        nargs="?",
+        default="",
+        help="such as 'from:alice is:unread' (default: everything)",
+    )
     for each in (listing, search):
         each.add_argument("--account", help="in this account alone (default: in all)")
-        each.add_argument("--limit", type=int, default=20, help="at most so many (default 20)")
+        each.add_argument(
+            "--limit", type=int, default=20, help="at most so many (default 20)"
+        )
     text = "say whether the unread mail that the desk found at its first look is brought in"
     bringing = command(mail, "bring-in", _bring_in, text, json=True)
-    bringing.add_argument("answer", nargs="?", choices=("all", "new", "none"), help="without one, show the question")
+    bringing.add_argument(
+        "answer",
+        nargs="?",
+        choices=("all", "new", "none"),
+        help="without one, show the question",
+    )
     discovery.add_to(mail)
     login.add_to(mail)
 
 
 def _import(options: argparse.Namespace) -> None:
-    seen, new, left_out = at_desk(partial(_import_all, paths=options.path, account=options.account))
+    seen, new, left_out = at_desk(
+        partial(_import_all, paths=options.path, account=options.account)
+    )
     for file, why in left_out:
         print(f"left out: {file}: {why}", file=sys.stderr)
     facts = {"imported": new, "already_there": seen - new, "left_out": len(left_out)}
     tell(options, facts, f"{new:,} mails imported, {seen - new:,} were already there")
 
 
-async def _import_all(desk: "Desk", paths: list[Path], account: str | None) -> tuple[int, int, list[tuple[Path, str]]]:
+async def _import_all(
+    desk: "Desk", paths: list[Path], account: str | None
+) -> tuple[int, int, list[tuple[Path, str]]]:
     from deskhand.errors import InvalidInput
     from deskhand.mail.importing import sources
     from deskhand.mail.local import LocalMailbox
@@ -63,7 +106,10 @@ async def _import_all(desk: "Desk", paths: list[Path], account: str | None) -> t
     into = desk.settings.find_account(account)
     mailbox = desk.account_mailbox(into.name)
     if not isinstance(mailbox, LocalMailbox):
-        raise InvalidInput(f"mail cannot be imported into the {into.kind} mailbox", hint="DESKHAND_MAIL=local")
+        raise InvalidInput(
+            f"mail cannot be imported into the {into.kind} mailbox",
+            hint="DESKHAND_MAIL=local",
+        )
     found: list[Source] = []
     left_out: list[tuple[Path, str]] = []
     for path in paths:  # all are looked at before the first is taken in
@@ -112,12 +158,19 @@ def _read(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(asdict(mail), default=str))
         return
-    head = {"From": mail.summary.sender, "To": mail.summary.to, "Cc": mail.cc, "Subject": mail.summary.subject}
+    head = {
+        "From": mail.summary.sender,
+        "To": mail.summary.to,
+        "Cc": mail.cc,
+        "Subject": mail.summary.subject,
+    }
     for name, value in head.items():
         if value:
             print(one_line(f"{name}: {value}"))
     for each in mail.attachments:
-        print(one_line(f"Attachment: {each.name} ({each.content_type}, {each.size:,} bytes)"))
+        print(
+            one_line(f"Attachment: {each.name} ({each.content_type}, {each.size:,} bytes)")
+        )
     for warning in mail.warnings:
         print(one_line(f"Careful: {warning}"), file=sys.stderr)
     print(plain(f"\n{mail.body}"))
@@ -131,14 +184,26 @@ def _bring_in(options: argparse.Namespace) -> None:
         if options.answer is None:
             return looks
         looks += await desk.store.read(first_look.list_declined)
-        return [await first_look.answer(desk, look.mailbox, options.answer) for look in looks]
+        return [
+            await first_look.answer(desk, look.mailbox, options.answer) for look in looks
+        ]
 
     looks = at_desk(ask_or_answer)
     lines = [one_line(f"{look.question} {look.answer or ''}".rstrip()) for look in looks]
     facts = [
-        {"mailbox": each.mailbox, "unread": each.found, "days": each.days, "answer": each.answer} for each in looks
+        {
+            "mailbox": each.mailbox,
+            "unread": each.found,
+            "days": each.days,
+            "answer": each.answer,
+        }
+        for each in looks
     ]
-    tell(options, facts, "\n".join(lines) or "there is nothing to answer: mail is brought in as it comes")
+    tell(
+        options,
+        facts,
+        "\n".join(lines) or "there is nothing to answer: mail is brought in as it comes",
+    )
 
 
 def _search(options: argparse.Namespace) -> None:
@@ -149,7 +214,9 @@ def _search(options: argparse.Namespace) -> None:
         if options.account:
             names = frozenset({desk.settings.find_account(options.account).name})
         with viewing(MailView(names)) as view:
-            return await desk.mailbox.search(options.query, options.limit), view.describe_silent()
+            return await desk.mailbox.search(
+                options.query, options.limit
+            ), view.describe_silent()
 
     found, silent = at_desk(find)
     for line in silent:

@@ -5,7 +5,17 @@ import sys
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import at_desk, command, end_progress, flag, group, one_line, opened_desk, show_progress, tell
+from deskhand.cli.command import (
+    at_desk,
+    command,
+    end_progress,
+    flag,
+    group,
+    one_line,
+    opened_desk,
+    show_progress,
+    tell,
+)
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
@@ -15,23 +25,40 @@ if TYPE_CHECKING:
 
 def add_to(commands: Any) -> None:
     notes = group(commands, "notes", "look into the vault from the command line")
-    index = command(notes, "index", _index, "bring the search index up to date, with a progress bar")
+    index = command(
+        notes, "index", _index, "bring the search index up to date, with a progress bar"
+    )
     flag(index, "--rebuild", "throw the index away first")
     search = command(notes, "search", _search, "find notes by text", json=True)
     search.add_argument("query")
-    search.add_argument("--limit", type=int, default=20, help="at most so many (default 20)")
-    search.add_argument("--by", choices=("words", "meaning", "both"), default="words", help="meaning needs a model")
+    search.add_argument(
+        "--limit", type=int, default=20, help="at most so many (default 20)"
+    )
+    search.add_argument(
+        "--by",
+        choices=("words", "meaning", "both"),
+        default="words",
+        help="meaning needs a model",
+    )
     listing = command(notes, "list", _list, "list notes", json=True)
-    listing.add_argument("directory", nargs="?", default="", help="folder (default: the whole vault)")
+    listing.add_argument(
+        "directory", nargs="?", default="", help="folder (default: the whole vault)"
+    )
     listing.add_argument("--filter", help="frontmatter filter field:value")
-    listing.add_argument("--limit", type=int, default=200, help="at most so many (default 200)")
+    listing.add_argument(
+        "--limit", type=int, default=200, help="at most so many (default 200)"
+    )
     append = command(notes, "append", _append, "add text at the end of a note", json=True)
     append.add_argument("path", help="vault-relative path of the note")
     append.add_argument("text", help="the text; - reads it from standard input")
     append.add_argument("--heading", help="under this heading; 'A > B' for a B below an A")
     flag(append, "--create", "make the note or the heading where it is missing")
     for each in (search, listing, append):
-        each.add_argument("--vault", metavar="NAME", help="one of several vaults (default: the first; search: all)")
+        each.add_argument(
+            "--vault",
+            metavar="NAME",
+            help="one of several vaults (default: the first; search: all)",
+        )
 
 
 def _viewing(desk: "Desk", options: argparse.Namespace) -> AbstractContextManager[None]:
@@ -64,7 +91,10 @@ def _search(options: argparse.Namespace) -> None:
 
 def _list(options: argparse.Namespace) -> None:
     with opened_desk() as desk, _viewing(desk, options):
-        _show(desk.vaults.list_notes(options.directory, options.filter, options.limit, None), options)
+        _show(
+            desk.vaults.list_notes(options.directory, options.filter, options.limit, None),
+            options,
+        )
 
 
 def _append(options: argparse.Namespace) -> None:
@@ -75,12 +105,20 @@ def _append(options: argparse.Namespace) -> None:
     async def append(desk: "Desk") -> "EditedNote":
         await desk.settle_record()
         with _viewing(desk, options):
-            added = desk.vaults.append(options.path, text, options.heading, create=options.create)
-        await desk.record("person", "append_note", added.path, {"path": added.path}, None, 0)
+            added = desk.vaults.append(
+                options.path, text, options.heading, create=options.create
+            )
+        await desk.record(
+            "person", "append_note", added.path, {"path": added.path}, None, 0
+        )
         return added
 
     added = at_desk(append)
-    tell(options, added.model_dump(), f"added to {one_line(added.path)}, line {', '.join(added.lines)}")
+    tell(
+        options,
+        added.model_dump(),
+        f"added to {one_line(added.path)}, line {', '.join(added.lines)}",
+    )
 
 
 def _show(found: "NoteList", options: argparse.Namespace) -> None:

@@ -24,7 +24,9 @@ def add_to(commands: Any) -> None:
     text = "bring mail to the desk, draft replies, send what you approved"
     made = command(commands, "orchestrate", _orchestrate, text)
     flag(made, "--once", "make one pass over all that waits, then end")
-    made.add_argument("--workers", type=_positive, default=4, help="how many steps at a time (default 4)")
+    made.add_argument(
+        "--workers", type=_positive, default=4, help="how many steps at a time (default 4)"
+    )
     command(commands, "status", _status, "say how the desk stands", json=True)
 
 
@@ -95,6 +97,8 @@ def _status(options: argparse.Namespace) -> None:
         zone = load().settings.timezone
 
         def say(text: str) -> str:
-            return _MOMENT.sub(lambda at: natural(datetime.fromisoformat(at[0]), now, zone), one_line(text))
+            return _MOMENT.sub(
+                lambda at: natural(datetime.fromisoformat(at[0]), now, zone), one_line(text)
+            )
 
         print(status.page(found, now, one_line, say).partition("---\n\n")[2])

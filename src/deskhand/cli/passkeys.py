@@ -8,11 +8,25 @@ from deskhand.cli.command import command, group, opened_desk, tell
 
 
 def add_to(commands: Any) -> None:
-    passkey = group(commands, "passkey", "the passkeys that sign you in and sign your answers; made on the page")
-    command(passkey, "list", _list, "each passkey: its name, for which host, when it was used", json=True)
-    revoke = command(passkey, "revoke", _revoke, "let nothing count any more that this passkey signs")
+    passkey = group(
+        commands,
+        "passkey",
+        "the passkeys that sign you in and sign your answers; made on the page",
+    )
+    command(
+        passkey,
+        "list",
+        _list,
+        "each passkey: its name, for which host, when it was used",
+        json=True,
+    )
+    revoke = command(
+        passkey, "revoke", _revoke, "let nothing count any more that this passkey signs"
+    )
     revoke.add_argument("name", help="the name of the passkey")
-    command(passkey, "codes", _codes, "new recovery codes, shown once; they end the old ones")
+    command(
+        passkey, "codes", _codes, "new recovery codes, shown once; they end the old ones"
+    )
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -23,16 +37,32 @@ def _list(options: argparse.Namespace) -> None:
         kept = desk.store.write_sync(passkeys.list_keys, desk.policy.seal)
     for key in kept:
         used = key.used and clock.iso(key.used)
-        facts = {"name": key.name, "host": key.host, "credential": key.id, "made": clock.iso(key.created), "used": used}
-        tell(options, facts, f"{key.name}  for {key.host}, made {facts['made']}, used {used or 'never'}")
+        facts = {
+            "name": key.name,
+            "host": key.host,
+            "credential": key.id,
+            "made": clock.iso(key.created),
+            "used": used,
+        }
+        tell(
+            options,
+            facts,
+            f"{key.name}  for {key.host}, made {facts['made']}, used {used or 'never'}",
+        )
 
 
 def _revoke(options: argparse.Namespace) -> None:
     from deskhand.gate import passkeys
 
     with opened_desk() as desk:
-        key = desk.store.write_sync(passkeys.revoke, desk.policy.seal, options.name, desk.now())
-        asyncio.run(desk.record("person", "revoke_passkey", key.name, {"credential": key.id}, None, 0))
+        key = desk.store.write_sync(
+            passkeys.revoke, desk.policy.seal, options.name, desk.now()
+        )
+        asyncio.run(
+            desk.record(
+                "person", "revoke_passkey", key.name, {"credential": key.id}, None, 0
+            )
+        )
     print(f"{key.name} is revoked; nothing that it signs counts any more")
 
 
@@ -42,5 +72,9 @@ def _codes(options: argparse.Namespace) -> None:
     del options
     with opened_desk() as desk:
         codes = desk.store.write_sync(passkeys.replace_codes, desk.policy.seal, desk.now())
-        asyncio.run(desk.record("person", "make_recovery_codes", "terminal", {"codes": len(codes)}, None, 0))
+        asyncio.run(
+            desk.record(
+                "person", "make_recovery_codes", "terminal", {"codes": len(codes)}, None, 0
+            )
+        )
     print("\n".join(codes))

@@ -11,14 +11,38 @@ if TYPE_CHECKING:
 
 
 def add_to(commands: Any) -> None:
-    permit = group(commands, "permit", "what may leave without a question; you make one on the page, from a card")
-    command(permit, "list", _list, "the permissions there are, and whether each counts", json=True)
-    show = command(permit, "show", _show, "one permission, and what left under it", json=True)
+    permit = group(
+        commands,
+        "permit",
+        "what may leave without a question; you make one on the page, from a card",
+    )
+    command(
+        permit,
+        "list",
+        _list,
+        "the permissions there are, and whether each counts",
+        json=True,
+    )
+    show = command(
+        permit, "show", _show, "one permission, and what left under it", json=True
+    )
     revoke = command(permit, "revoke", _revoke, "end a permission", json=True)
     for each in (show, revoke):
         each.add_argument("id", help="as `deskhand permit list` names it")
-    command(permit, "off", _turn_off, "none of them counts until you turn them on again", json=True)
-    command(permit, "on", _turn_on, "let them count again; it takes what an answer takes", json=True)
+    command(
+        permit,
+        "off",
+        _turn_off,
+        "none of them counts until you turn them on again",
+        json=True,
+    )
+    command(
+        permit,
+        "on",
+        _turn_on,
+        "let them count again; it takes what an answer takes",
+        json=True,
+    )
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -43,12 +67,20 @@ def _show(options: argparse.Namespace) -> None:
 
 def _revoke(options: argparse.Namespace) -> None:
     at_desk(lambda desk: desk.permitting.revoke(options.id, "person"))
-    tell(options, {"id": options.id, "counts": False}, f"{options.id} lets nothing through any more")
+    tell(
+        options,
+        {"id": options.id, "counts": False},
+        f"{options.id} lets nothing through any more",
+    )
 
 
 def _turn_off(options: argparse.Namespace) -> None:
     at_desk(lambda desk: desk.permitting.turn("person", on=False))
-    tell(options, {"off": True}, "no permission counts now: everything waits for you, what was resting too")
+    tell(
+        options,
+        {"off": True},
+        "no permission counts now: everything waits for you, what was resting too",
+    )
 
 
 def _turn_on(options: argparse.Namespace) -> None:

@@ -13,9 +13,16 @@ if TYPE_CHECKING:
 
 def add_to(commands: Any) -> None:
     log = command(commands, "log", _log, "show what was done at this desk", json=True)
-    log.add_argument("--limit", type=int, default=50, help="at most so many entries, the newest (default 50)")
+    log.add_argument(
+        "--limit",
+        type=int,
+        default=50,
+        help="at most so many entries, the newest (default 50)",
+    )
     flag(
-        log, "--verify", "prove the record and the answers by password or passkey whole, or name the first that is not"
+        log,
+        "--verify",
+        "prove the record and the answers by password or passkey whole, or name the first that is not",
     )
 
 
@@ -55,7 +62,11 @@ def _verify(desk: "Desk", options: argparse.Namespace) -> int:
 
     answers = desk.store.write_sync(check_answers, desk.policy)
     if isinstance(answers, Forged):
-        facts: dict[str, Any] = {"whole": False, "forged_answer": answers.name, "why": answers.why}
+        facts: dict[str, Any] = {
+            "whole": False,
+            "forged_answer": answers.name,
+            "why": answers.why,
+        }
         tell(options, facts, f"NOT whole: {answers.why}")
         return 1
 

@@ -33,11 +33,25 @@ def add_to(commands: Any) -> None:
     text = f"which server: {own}, or one of `deskhand guard list`"
     mcp.add_argument("server", metavar="NAME", choices=Suggested(SERVERS), help=text)
     flag(mcp, "--http", "speak Streamable HTTP at /mcp; wants a bearer token")
-    mcp.add_argument("--port", type=int, help="port for --http (default MCP_SERVER_PORT, 3000); 0 takes a free one")
+    mcp.add_argument(
+        "--port",
+        type=int,
+        help="port for --http (default MCP_SERVER_PORT, 3000); 0 takes a free one",
+    )
     flag(mcp, "--alone", "serve in this process, also where a desk runs that it could join")
-    mcp.add_argument("--scope", action="append", help="open no more than this, e.g. mail:read (default: everything)")
+    mcp.add_argument(
+        "--scope",
+        action="append",
+        help="open no more than this, e.g. mail:read (default: everything)",
+    )
 
-    up = command(commands, "up", _up, "start the whole desk: page, MCP endpoints, orchestrator", json=True)
+    up = command(
+        commands,
+        "up",
+        _up,
+        "start the whole desk: page, MCP endpoints, orchestrator",
+        json=True,
+    )
     port = "port (default inbox.port, 8642; with --demo a free one); 0 takes a free one"
     up.add_argument("--port", type=int, help=port)
     flag(up, "--no-browser", "print the address and open no browser")
@@ -72,7 +86,10 @@ def _make(desk: "Desk", name: str, token: str | None) -> "DeskServer":
         return SERVERS[name].make(desk, token)
     if name not in desk.foreign.entries:
         known = ", ".join([*sorted(SERVERS), *desk.foreign.entries])
-        raise InvalidInput(f"invalid choice: there is no server {printable(name, 60)}", hint=f"there are {known}")
+        raise InvalidInput(
+            f"invalid choice: there is no server {printable(name, 60)}",
+            hint=f"there are {known}",
+        )
     from deskhand.servers.foreign import open_door
 
     return open_door(desk, name, token)
@@ -101,7 +118,9 @@ def _up(options: argparse.Namespace) -> None:
         keep_large_blocks()
         match acquire(settings.home):
             case RunningDesk() as first:
-                _say(f"this desk runs already, as process {first.pid}; no second one is started")
+                _say(
+                    f"this desk runs already, as process {first.pid}; no second one is started"
+                )
                 options.no_browser = True
                 with opened_desk(settings) as desk:
                     asyncio.run(_tell(desk, first.address, options))
@@ -133,7 +152,11 @@ def _log_file(home: "Path") -> "Path":
 
 
 async def _run(
-    settings: "Settings", listener: "socket", lock: "DeskLock", options: argparse.Namespace, began: float
+    settings: "Settings",
+    listener: "socket",
+    lock: "DeskLock",
+    options: argparse.Namespace,
+    began: float,
 ) -> None:
     from deskhand.resident.demo import fill
     from deskhand.resident.joining import JoiningDoor
@@ -159,7 +182,15 @@ async def _run(
         if options.demo:
             await fill(desk, _say)
         joining = JoiningDoor(desk, settings)
-        await up(desk, listener, joining, say=_say, ready=ready, announce=announce, demo=options.demo)
+        await up(
+            desk,
+            listener,
+            joining,
+            say=_say,
+            ready=ready,
+            announce=announce,
+            demo=options.demo,
+        )
 
 
 async def _ask_first(desk: "Desk") -> None:
@@ -172,7 +203,9 @@ async def _ask_first(desk: "Desk") -> None:
             async with asyncio.timeout(_MAILBOX_SECONDS):
                 looks = await first_look.ask_everywhere(desk)
     for look in looks:
-        _say(f"{look.question} Answer on the page, or by `deskhand mail bring-in all | new | none`")
+        _say(
+            f"{look.question} Answer on the page, or by `deskhand mail bring-in all | new | none`"
+        )
 
 
 async def _tell(desk: "Desk", address: str, options: argparse.Namespace) -> None:
@@ -180,12 +213,22 @@ async def _tell(desk: "Desk", address: str, options: argparse.Namespace) -> None
     from deskhand.web.sessions import link
 
     if desk.settings.is_guarded:
-        tell(options, {"address": address, "home": str(desk.settings.home)}, f"the page is at {address}")
+        tell(
+            options,
+            {"address": address, "home": str(desk.settings.home)},
+            f"the page is at {address}",
+        )
         return
     found = await link(desk, address)
-    tell(options, {"link": found, "address": address, "home": str(desk.settings.home)}, f"open {found}")
+    tell(
+        options,
+        {"link": found, "address": address, "home": str(desk.settings.home)},
+        f"open {found}",
+    )
     if not options.no_browser and _has_display():
-        threading.Thread(target=open_privately, args=[desk.settings.home, found], daemon=True).start()
+        threading.Thread(
+            target=open_privately, args=[desk.settings.home, found], daemon=True
+        ).start()
 
 
 def _has_display() -> bool:

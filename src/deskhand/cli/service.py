@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand import environment, guard
-from deskhand.cli.command import command, confirm, flag, group, one_line, plain, shell_variables, tell
+from deskhand.cli.command import (
+    command,
+    confirm,
+    flag,
+    group,
+    one_line,
+    plain,
+    shell_variables,
+    tell,
+)
 from deskhand.clock import utc_now
 from deskhand.errors import Denied, InvalidInput, NotFound
 
@@ -20,17 +29,44 @@ if TYPE_CHECKING:
 
 def add_to(commands: Any) -> None:
     made = group(commands, "service", "run the desk whenever you are signed in")
-    install = command(made, "install", _install, "start the desk at login and after a crash", json=True)
-    flag(install, "--guarded", "as root: run it as a user of its own, out of reach of the person's programs (Linux)")
-    install.add_argument("--for", dest="person", metavar="USER", help="whose desk is guarded (default: who used sudo)")
+    install = command(
+        made, "install", _install, "start the desk at login and after a crash", json=True
+    )
+    flag(
+        install,
+        "--guarded",
+        "as root: run it as a user of its own, out of reach of the person's programs (Linux)",
+    )
+    install.add_argument(
+        "--for",
+        dest="person",
+        metavar="USER",
+        help="whose desk is guarded (default: who used sudo)",
+    )
     flag(install, "--yes", "ask nothing")
-    uninstall = command(made, "uninstall", _uninstall, "stop that, and give a guarded desk back", json=True)
+    uninstall = command(
+        made, "uninstall", _uninstall, "stop that, and give a guarded desk back", json=True
+    )
     flag(uninstall, "--yes", "ask nothing")
-    command(made, "start", _start, "as root: start the guarded desk, with systemd or without", json=True)
+    command(
+        made,
+        "start",
+        _start,
+        "as root: start the guarded desk, with systemd or without",
+        json=True,
+    )
     command(made, "stop", _stop, "as root: stop the guarded desk", json=True)
-    command(made, "status", _status, "say whether it runs, and what this way of running holds against", json=True)
+    command(
+        made,
+        "status",
+        _status,
+        "say whether it runs, and what this way of running holds against",
+        json=True,
+    )
     logs = command(made, "logs", _logs, "print the end of the desk's log")
-    logs.add_argument("-n", "--lines", type=int, default=50, help="how many lines (default 50)")
+    logs.add_argument(
+        "-n", "--lines", type=int, default=50, help="how many lines (default 50)"
+    )
     flag(logs, "--follow", "go on with what comes")
 
 
@@ -48,7 +84,11 @@ def _install(options: argparse.Namespace) -> None:
     text = f"{found.file} is written"
     if shell:
         text += f"\nThe service does not see your shell: put into config.toml what {', '.join(shell)} sets"
-    tell(options, _facts(found, told) | {"from_shell": shell}, f"{text}\n{_describe(told, 'started', found.start)}")
+    tell(
+        options,
+        _facts(found, told) | {"from_shell": shell},
+        f"{text}\n{_describe(told, 'started', found.start)}",
+    )
 
 
 def _install_guarded(options: argparse.Namespace) -> None:
@@ -57,7 +97,9 @@ def _install_guarded(options: argparse.Namespace) -> None:
     guarded.demand_root()
     person = options.person or environment.variables().get("SUDO_USER")
     if not person:
-        raise InvalidInput("nobody says whose desk it is", hint="name the account: --for USER")
+        raise InvalidInput(
+            "nobody says whose desk it is", hint="name the account: --for USER"
+        )
     home, program = guard.HOME, guard.PROGRAM
     question = f"Guard the desk of {person}: a user {guard.USER}, the program in {program}, its home moved to {home}?"
     if guard.find() is None and not confirm(question, yes=options.yes):
@@ -71,9 +113,17 @@ def _install_guarded(options: argparse.Namespace) -> None:
     more = [
         *(f"A hole: {each}" for each in gaps),
         f"The page is at {made.address}. Answers need your password: sudo deskhand password set",
-        f"To sign in: {link}" if link else "nothing was started; when it shall: sudo deskhand service start",
+        f"To sign in: {link}"
+        if link
+        else "nothing was started; when it shall: sudo deskhand service start",
     ]
-    facts = {"mode": "guarded", "person": person, "file": str(guarded.UNIT), "done": said, "started": link is not None}
+    facts = {
+        "mode": "guarded",
+        "person": person,
+        "file": str(guarded.UNIT),
+        "done": said,
+        "started": link is not None,
+    }
     tell(options, facts | {"link": link, "holes": gaps}, "\n".join(more))
 
 
@@ -94,7 +144,11 @@ def _start(options: argparse.Namespace) -> None:
     said: list[str] = []
     guarded.start(_telling(options, said))
     link = guarded.sign_in_link()
-    tell(options, {"running": guarded.is_running(), "done": said, "link": link}, f"To sign in: {link}")
+    tell(
+        options,
+        {"running": guarded.is_running(), "done": said, "link": link},
+        f"To sign in: {link}",
+    )
 
 
 def _stop(options: argparse.Namespace) -> None:
@@ -131,7 +185,9 @@ def _uninstall(options: argparse.Namespace) -> None:
 
     found = _service()
     if not found.is_installed:
-        raise NotFound("no service is installed", hint="`deskhand service install` makes one")
+        raise NotFound(
+            "no service is installed", hint="`deskhand service install` makes one"
+        )
     told = service.uninstall(found)
     text = f"{found.file} is gone\n{_describe(told, 'stopped', found.stop)}"
     tell(options, _facts(found, told), text)
@@ -166,8 +222,18 @@ def _status_guarded(options: argparse.Namespace) -> None:
     runs = guarded.is_running()
     gaps = [f"{each.says} ({each.fix})" for each in holes.find(found)]
     does_not_hold = [*holes.DOES_NOT_HOLD, *gaps]
-    facts = {"mode": "guarded", "running": runs, "person": found.person, "address": found.address}
-    facts |= {"file": str(guarded.UNIT), "holds": list(holes.HOLDS), "does_not_hold": does_not_hold, "holes": gaps}
+    facts = {
+        "mode": "guarded",
+        "running": runs,
+        "person": found.person,
+        "address": found.address,
+    }
+    facts |= {
+        "file": str(guarded.UNIT),
+        "holds": list(holes.HOLDS),
+        "does_not_hold": does_not_hold,
+        "holes": gaps,
+    }
     lines = [
         f"service: guarded, for {found.person}",
         f"desk: {'runs' if runs else 'does not run'}; answers at {found.address}",
@@ -182,11 +248,17 @@ def _status_guarded(options: argparse.Namespace) -> None:
 def _logs(options: argparse.Namespace) -> int:
     file = (guard.HOME if guard.find() else _home()) / "desk.log"
     if guard.find() and not os.access(guard.HOME, os.X_OK):
-        raise Denied("the log of a guarded desk is for root", reason="guarded", hint="sudo deskhand service logs")
+        raise Denied(
+            "the log of a guarded desk is for root",
+            reason="guarded",
+            hint="sudo deskhand service logs",
+        )
     if not file.exists():
         raise NotFound(f"there is no log at {file}", hint="the desk has not run yet")
     if options.follow:
-        return subprocess.run(["tail", "-n", str(options.lines), "-F", str(file)], check=False).returncode
+        return subprocess.run(
+            ["tail", "-n", str(options.lines), "-F", str(file)], check=False
+        ).returncode
     with file.open(encoding="utf-8", errors="replace") as opened:
         lines = opened.readlines()[-options.lines :]
     sys.stdout.writelines(plain(line.rstrip("\n")) + "\n" for line in lines)

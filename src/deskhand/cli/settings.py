@@ -18,7 +18,12 @@ def _show(options: argparse.Namespace) -> None:
 
     rows = list(load().rows())
     if options.json:
-        print(json.dumps({row.key: {"value": row.value, "source": row.source} for row in rows}, indent=2))
+        print(
+            json.dumps(
+                {row.key: {"value": row.value, "source": row.source} for row in rows},
+                indent=2,
+            )
+        )
         return
     for row in rows:
         value = row.value
@@ -31,7 +36,10 @@ def _options(options: argparse.Namespace) -> None:
     from deskhand.config import OPTIONS, sentence
 
     if options.json:
-        facts = {option.key: option._asdict() | {"sentence": sentence(name)} for name, option in OPTIONS.items()}
+        facts = {
+            option.key: option._asdict() | {"sentence": sentence(name)}
+            for name, option in OPTIONS.items()
+        }
         print(json.dumps(facts, indent=2))
         return
     for name, option in OPTIONS.items():

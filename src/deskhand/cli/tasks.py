@@ -24,24 +24,53 @@ RULES = "a rule (every week)"
 
 
 def add_to(commands: Any) -> None:
-    api = command(commands, "tasks-api", _api, "serve the tasks backend (REST) on 127.0.0.1")
-    api.add_argument("--port", type=int, default=PORT, help=f"port (default {PORT}); 0 takes a free one")
+    api = command(
+        commands, "tasks-api", _api, "serve the tasks backend (REST) on 127.0.0.1"
+    )
+    api.add_argument(
+        "--port", type=int, default=PORT, help=f"port (default {PORT}); 0 takes a free one"
+    )
 
-    tasks = group(commands, "tasks", "the user's tasks: list, add, done, and as an iCalendar file (VTODO)")
+    tasks = group(
+        commands,
+        "tasks",
+        "the user's tasks: list, add, done, and as an iCalendar file (VTODO)",
+    )
     listed = command(tasks, "list", _list, "show what is to be done, by when", json=True)
     flag(listed, "--done", "what is done already")
     flag(listed, "--all", "both")
     listed.add_argument("--label", help="only with this label")
     listed.add_argument("--project", help="only of this project")
     listed.add_argument("--search", metavar="TEXT", help="only with this text")
-    added = command(tasks, "add", _add, "add a task in one line: Call sawmill fri 17:00 #phone !high", json=True)
-    added.add_argument("text", nargs="+", metavar="TEXT", help=f"title, #label, !priority, @project, {KNOWN}, {RULES}")
+    added = command(
+        tasks,
+        "add",
+        _add,
+        "add a task in one line: Call sawmill fri 17:00 #phone !high",
+        json=True,
+    )
+    added.add_argument(
+        "text",
+        nargs="+",
+        metavar="TEXT",
+        help=f"title, #label, !priority, @project, {KNOWN}, {RULES}",
+    )
     completed = command(tasks, "done", _complete, "say that a task is done", json=True)
     completed.add_argument("id", type=int, metavar="ID", help="its number in the list")
     command(tasks, "undo", _undo, "take the last change back", json=True)
-    export = command(tasks, "export", _export, "write all of the user's tasks as an iCalendar file")
-    export.add_argument("file", nargs="?", default="-", help="where to (default: -, the standard output)")
-    taken = command(tasks, "import", _import, "take the tasks of an iCalendar file that are not here yet", json=True)
+    export = command(
+        tasks, "export", _export, "write all of the user's tasks as an iCalendar file"
+    )
+    export.add_argument(
+        "file", nargs="?", default="-", help="where to (default: -, the standard output)"
+    )
+    taken = command(
+        tasks,
+        "import",
+        _import,
+        "take the tasks of an iCalendar file that are not here yet",
+        json=True,
+    )
     taken.add_argument("file", help="an .ics file, or - for the standard input")
 
 
@@ -68,7 +97,9 @@ def _list(options: argparse.Namespace) -> None:
 
         found = await desk.tasks.page(_user(desk), query, actor=ACTOR)
         page = TaskPage.model_validate(found)
-        return found, "\n".join(_lines(page.tasks, page.total, desk.now(), desk.settings.timezone))
+        return found, "\n".join(
+            _lines(page.tasks, page.total, desk.now(), desk.settings.timezone)
+        )
 
     found, text = at_desk(look, env_file=True)
     tell(options, found, text)
@@ -92,7 +123,9 @@ def _line(task: "Task", zone: str) -> str:
 
     parts = [f"{task.id:>4}  {task.title}"]
     if task.due_date:
-        parts.append(f"{local(datetime.fromisoformat(task.due_date), zone):%a %d %b %Y %H:%M}")
+        parts.append(
+            f"{local(datetime.fromisoformat(task.due_date), zone):%a %d %b %Y %H:%M}"
+        )
     if task.recurrence:
         parts.append(describe_rule(task.recurrence))
     if task.priority != "Medium":
@@ -111,19 +144,32 @@ def _add(options: argparse.Namespace) -> None:
         from deskhand.tasks.models import Task
         from deskhand.tasks.oneline import read_line
 
-        line = read_line(" ".join(options.text), desk.now(), ZoneInfo(desk.settings.timezone))
+        line = read_line(
+            " ".join(options.text), desk.now(), ZoneInfo(desk.settings.timezone)
+        )
         # One key for one call: a repeated request must not make a second task.
         key = str(uuid.uuid4())
-        made = await desk.tasks.call(_user(desk), "POST", "/tasks", body=line.body(), key=key, actor=ACTOR)
-        return made, f"added: {_line(Task.model_validate(made), desk.settings.timezone).strip()}"
+        made = await desk.tasks.call(
+            _user(desk), "POST", "/tasks", body=line.body(), key=key, actor=ACTOR
+        )
+        return (
+            made,
+            f"added: {_line(Task.model_validate(made), desk.settings.timezone).strip()}",
+        )
 
     tell(options, *at_desk(add, env_file=True))
 
 
 def _complete(options: argparse.Namespace) -> None:
-    change = partial(_call, method="PATCH", path=f"/tasks/{options.id}", body={"completed": True})
+    change = partial(
+        _call, method="PATCH", path=f"/tasks/{options.id}", body={"completed": True}
+    )
     done = at_desk(change, env_file=True)
-    tell(options, done, f"done: {one_line(str(done['title']))}; `deskhand tasks undo` takes it back")
+    tell(
+        options,
+        done,
+        f"done: {one_line(str(done['title']))}; `deskhand tasks undo` takes it back",
+    )
 
 
 def _undo(options: argparse.Namespace) -> None:
@@ -144,12 +190,17 @@ def _export(options: argparse.Namespace) -> None:
 def _import(options: argparse.Namespace) -> int:
     take = partial(_call, method="POST", path="/tasks/import", body=_read(options.file))
     done = at_desk(take, env_file=True)
-    text = f"{done['imported']:,} tasks imported, {done['already_there']:,} were already there"
+    text = (
+        f"{done['imported']:,} tasks imported, {done['already_there']:,} were already there"
+    )
     if done["left_out"]:
         text += f", {done['left_out']:,} left out (no tasks, or cancelled)"
     for each in done["problems"]:
         what = "not quite as it stands there" if each["imported"] else "not imported"
-        print(f"line {each['line']}: {each['title']!r} {what}: {each['message']}", file=sys.stderr)
+        print(
+            f"line {each['line']}: {each['title']!r} {what}: {each['message']}",
+            file=sys.stderr,
+        )
     tell(options, done, text)
     return int(any(not each["imported"] for each in done["problems"]))
 
@@ -160,16 +211,23 @@ def _read(file: str) -> bytes:
     try:
         return Path(file).read_bytes()
     except OSError as error:
-        raise InvalidInput(f"{file} cannot be read: {error.strerror}", hint="name an .ics file, or -") from error
+        raise InvalidInput(
+            f"{file} cannot be read: {error.strerror}", hint="name an .ics file, or -"
+        ) from error
 
 
-async def _call(desk: "Desk", method: str, path: str, body: bytes | dict[str, Any] | None = None) -> Any:
+async def _call(
+    desk: "Desk", method: str, path: str, body: bytes | dict[str, Any] | None = None
+) -> Any:
     return await desk.tasks.call(_user(desk), method, path, body=body, actor=ACTOR)
 
 
 def _user(desk: "Desk") -> str:
     if desk.settings.user is None:
-        raise BadConfig("nobody says whose tasks these are", hint="`deskhand init --user NAME --yes`; any name will do")
+        raise BadConfig(
+            "nobody says whose tasks these are",
+            hint="`deskhand init --user NAME --yes`; any name will do",
+        )
     return desk.settings.user
 
 
@@ -178,4 +236,6 @@ def _write(file: Path, content: bytes) -> None:
     try:
         write_atomically(file, content, mode=None)
     except OSError as error:
-        raise InvalidInput(f"{file} cannot be written: {error.strerror}", hint="name another place") from error
+        raise InvalidInput(
+            f"{file} cannot be written: {error.strerror}", hint="name another place"
+        ) from error

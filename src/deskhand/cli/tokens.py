@@ -17,10 +17,19 @@ SCOPES = "mail, notes, tasks, agents or guard, with :read or :write (write inclu
 def add_to(commands: Any) -> None:
     token = group(commands, "token", "bearer tokens that let assistants in over HTTP")
     create = command(token, "create", _create, "make a token; it is shown once", json=True)
-    create.add_argument("owner", metavar="USER", nargs="?", help="a user of the tasks backend: a token for tasks alone")
-    create.add_argument("--name", help="by which it is listed, revoked and named on the record")
+    create.add_argument(
+        "owner",
+        metavar="USER",
+        nargs="?",
+        help="a user of the tasks backend: a token for tasks alone",
+    )
+    create.add_argument(
+        "--name", help="by which it is listed, revoked and named on the record"
+    )
     create.add_argument("--user", help="whose tasks it reaches (default: DESKHAND_USER)")
-    create.add_argument("--scope", action="append", help=f"what it opens (default: everything): {SCOPES}")
+    create.add_argument(
+        "--scope", action="append", help=f"what it opens (default: everything): {SCOPES}"
+    )
     command(token, "list", _list, "the tokens there are, without their secrets", json=True)
     revoke = command(token, "revoke", _revoke, "make a token worthless")
     revoke.add_argument("name")
@@ -32,7 +41,9 @@ def _create(options: argparse.Namespace) -> None:
     name = options.name or options.owner
     user = options.user or options.owner
     if name is None:
-        raise InvalidInput("the token needs a name", hint="deskhand token create --name codex")
+        raise InvalidInput(
+            "the token needs a name", hint="deskhand token create --name codex"
+        )
     if options.owner and options.user:
         raise InvalidInput("the user is given twice", hint="give USER or --user, not both")
     default = ("tasks:write",) if options.owner else tokens.EVERYTHING
@@ -40,7 +51,16 @@ def _create(options: argparse.Namespace) -> None:
     with opened_desk() as desk:
         create = partial(tokens.create, name=name, now=desk.now(), user=user, scopes=scopes)
         token = desk.store.write_sync(create)
-    tell(options, {"name": name, "user_id": user, "scopes": tokens.check_scopes(scopes), "token": token}, token)
+    tell(
+        options,
+        {
+            "name": name,
+            "user_id": user,
+            "scopes": tokens.check_scopes(scopes),
+            "token": token,
+        },
+        token,
+    )
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -56,7 +76,8 @@ def _list(options: argparse.Namespace) -> None:
 
 def _fields(token: "Token") -> dict[str, Any]:
     return {
-        name: value.isoformat() if isinstance(value, datetime) else value for name, value in token._asdict().items()
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in token._asdict().items()
     }
 
 

@@ -19,14 +19,26 @@ NOTHING = object()
 def canonical(arguments: Mapping[str, Any]) -> str:
     """JSON with sorted keys, numbers as they came; what no JSON can say is refused."""
     try:
-        text = json.dumps(arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        text = json.dumps(
+            arguments,
+            sort_keys=True,
+            separators=(",", ":"),
+            ensure_ascii=False,
+            allow_nan=False,
+        )
         text.encode()
     except (ValueError, TypeError, RecursionError) as error:
-        raise refuse("arguments", f"the arguments cannot be written as JSON: {error}") from error
+        raise refuse(
+            "arguments", f"the arguments cannot be written as JSON: {error}"
+        ) from error
     if len(text) > MOST:
-        raise refuse("arguments", f"{len(text):,} characters are more than anybody can approve")
+        raise refuse(
+            "arguments", f"{len(text):,} characters are more than anybody can approve"
+        )
     if _is_deeper(arguments, MOST_DEEP):
-        raise refuse("arguments", f"more than {MOST_DEEP} levels are more than anybody can read")
+        raise refuse(
+            "arguments", f"more than {MOST_DEEP} levels are more than anybody can read"
+        )
     return text
 
 
@@ -57,7 +69,9 @@ def find_values(values: Any, path: str) -> list[Any]:
         return [values]
     ways = [find_values(each, rest) for each, rest in _step_into(values, path.split("."))]
     starred = path.partition(".")[0] == "*"
-    if not ways or (starred and isinstance(values, dict) and "*" not in values):  # no list, as the path says
+    if not ways or (
+        starred and isinstance(values, dict) and "*" not in values
+    ):  # no list, as the path says
         ways.append([NOTHING])
     return [each for several in ways for each in several]
 
@@ -69,7 +83,12 @@ def _step_into(values: Any, parts: Sequence[str]) -> Iterator[tuple[Any, str]]:
     match values:
         case dict() | list() if first == "*":
             yield from ((each, rest) for each in _inside(values))
-        case list() if first.isascii() and first.isdecimal() and len(first) < 8 and int(first) < len(values):
+        case list() if (
+            first.isascii()
+            and first.isdecimal()
+            and len(first) < 8
+            and int(first) < len(values)
+        ):
             yield values[int(first)], rest
     if not isinstance(values, dict):
         return
@@ -91,7 +110,9 @@ def list_rows(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
             yield path, write_value(value)
 
 
-def shorten_rows(rows: Sequence[tuple[str, str]]) -> tuple[tuple[tuple[str, str], ...], int]:
+def shorten_rows(
+    rows: Sequence[tuple[str, str]],
+) -> tuple[tuple[tuple[str, str], ...], int]:
     """As many as a page can show, and how many are not there, or not whole."""
     shown: list[tuple[str, str]] = []
     left = MOST_CHARACTERS

@@ -24,7 +24,9 @@ def define(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def digest_of(definition: Mapping[str, Any]) -> str:
-    return sha256(json.dumps(definition, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return sha256(
+        json.dumps(definition, sort_keys=True, separators=(",", ":")).encode()
+    ).hexdigest()
 
 
 def read_pins(home: Path, server: str) -> Definitions | None:
@@ -35,7 +37,9 @@ def read_pins(home: Path, server: str) -> Definitions | None:
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise BadConfig(f"{place} is damaged", hint=f"`deskhand guard review {server}` writes it anew") from error
+        raise BadConfig(
+            f"{place} is damaged", hint=f"`deskhand guard review {server}` writes it anew"
+        ) from error
     return found
 
 
@@ -60,7 +64,9 @@ def unpin(home: Path, server: str) -> None:
 
 def find_changed(pinned: Definitions, seen: Definitions) -> list[str]:
     """The tools that are new, gone or no longer what they were."""
-    return sorted(name for name in pinned.keys() | seen.keys() if pinned.get(name) != seen.get(name))
+    return sorted(
+        name for name in pinned.keys() | seen.keys() if pinned.get(name) != seen.get(name)
+    )
 
 
 def pin_file(home: Path, server: str) -> Path:
@@ -77,7 +83,9 @@ def describe_changes(pinned: Definitions, seen: Definitions) -> list[str]:
     for name in find_changed(pinned, seen):
         before = _lines(pinned.get(name))
         after = _lines(seen.get(name))
-        lines += unified_diff(before, after, f"{name}, as you saw it", f"{name}, as it is now", lineterm="")
+        lines += unified_diff(
+            before, after, f"{name}, as you saw it", f"{name}, as it is now", lineterm=""
+        )
     return lines
 
 

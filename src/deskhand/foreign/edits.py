@@ -74,5 +74,7 @@ def _compare(place: str, old: str, new: str) -> Iterator[TextEdit]:
     after = new.splitlines()
     if len(before) + len(after) > MOST_LINES or len(old) + len(new) > 4 * LONGEST:
         return
-    if difference := "\n".join(difflib.unified_diff(before, after, "now", "then", lineterm="")):
+    if difference := "\n".join(
+        difflib.unified_diff(before, after, "now", "then", lineterm="")
+    ):
         yield TextEdit(place, difference)

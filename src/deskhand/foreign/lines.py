@@ -54,7 +54,9 @@ class RunningServer:
         self.ended = asyncio.Event()
         self.why = "it ended"
 
-    async def ask(self, method: str, params: Mapping[str, Any], report: Report | None) -> dict[str, Any]:
+    async def ask(
+        self, method: str, params: Mapping[str, Any], report: Report | None
+    ) -> dict[str, Any]:
         """The whole answer, with `result` or `error`, as it came. Raises ConnectionError where it was lost."""
         if self.ended.is_set():
             raise ConnectionResetError(self.why)
@@ -64,11 +66,19 @@ class RunningServer:
         asked = _LineRequest(asyncio.get_running_loop().create_future(), report)
         self._asked[name] = asked
         try:
-            await self.write(json.dumps({"jsonrpc": "2.0", "id": name, "method": method, "params": params}))
+            await self.write(
+                json.dumps(
+                    {"jsonrpc": "2.0", "id": name, "method": method, "params": params}
+                )
+            )
             return await asked.answer
         except asyncio.CancelledError:
             told = {"requestId": name, "reason": "whoever called gave up"}
-            self._stdin.write(_line({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": told}))
+            self._stdin.write(
+                _line(
+                    {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": told}
+                )
+            )
             raise
         finally:
             del self._asked[name]
@@ -83,7 +93,10 @@ class RunningServer:
             return False
         message: Any = json.loads(text)
         match message:
-            case {"method": "notifications/progress", "params": {"progressToken": str(name)} as params}:
+            case {
+                "method": "notifications/progress",
+                "params": {"progressToken": str(name)} as params,
+            }:
                 if (asked := self._asked.get(name)) and asked.report:
                     asked.report(params)
             case {"id": str(name)} if "method" not in message:
@@ -137,7 +150,9 @@ async def start(
         )
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise ServerDown(f"{printable(command[0], 100)} cannot be started: {why}") from error
+        raise ServerDown(
+            f"{printable(command[0], 100)} cannot be started: {why}"
+        ) from error
     heard, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, said = anyio.create_memory_object_stream[SessionMessage](0)
     line = RunningServer(process)
@@ -158,14 +173,22 @@ async def start(
             stream.close()
 
 
-async def _listen(process: asyncio.subprocess.Process, heard: Any, line: RunningServer) -> None:
+async def _listen(
+    process: asyncio.subprocess.Process, heard: Any, line: RunningServer
+) -> None:
     assert process.stdout is not None  # noqa: S101 - it was asked for
     try:
         while text := await process.stdout.readline():
-            with suppress(ValueError, RecursionError):  # a line that is no message is nobody's answer
+            with suppress(
+                ValueError, RecursionError
+            ):  # a line that is no message is nobody's answer
                 if line.take(text):
                     continue
-                await heard.send(SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False)))
+                await heard.send(
+                    SessionMessage(
+                        jsonrpc_message_adapter.validate_json(text, by_name=False)
+                    )
+                )
     except ValueError:
         line.why = f"it sent a message of more than {LONGEST >> 20} MB"
     except (anyio.ClosedResourceError, anyio.BrokenResourceError, ConnectionError):
@@ -178,12 +201,16 @@ async def _listen(process: asyncio.subprocess.Process, heard: Any, line: Running
 async def _speak(said: Any, line: RunningServer) -> None:
     try:
         async for item in said:
-            await line.write(item.message.model_dump_json(by_alias=True, exclude_unset=True))
+            await line.write(
+                item.message.model_dump_json(by_alias=True, exclude_unset=True)
+            )
     except (OSError, anyio.ClosedResourceError):
         line.end()
 
 
-async def _note_last_words(process: asyncio.subprocess.Process, line: RunningServer) -> None:
+async def _note_last_words(
+    process: asyncio.subprocess.Process, line: RunningServer
+) -> None:
     assert process.stderr is not None  # noqa: S101 - it was asked for
     words = ""
     while chunk := await process.stderr.read(4096):

@@ -11,7 +11,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from deskhand.errors import BadConfig, printable
 from deskhand.foreign.arguments import NOTHING, find_values
@@ -21,14 +29,18 @@ FILE = "guard.toml"
 LONGEST_NAME = 40
 _NAME = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_RESERVED = frozenset({"desk", "email", "gmail", "obsidian", "tasks", "agentmail", "claude"})
+_RESERVED = frozenset(
+    {"desk", "email", "gmail", "obsidian", "tasks", "agentmail", "claude"}
+)
 Verdict = Literal["pass", "ask", "deny"]
 
 
 def check_name(name: str) -> str:
     """A server's name is part of addresses, of tools' names and of requests."""
     if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
-        raise ValueError(f"{printable(name, 60)!r} is no name: small letters, digits and -, at most {LONGEST_NAME}")
+        raise ValueError(
+            f"{printable(name, 60)!r} is no name: small letters, digits and -, at most {LONGEST_NAME}"
+        )
     if name in _RESERVED:
         raise ValueError(f"{name} is the name of a server of the desk's own")
     return name
@@ -81,18 +93,28 @@ class Condition(_GuardTable):
             return False
         if "equals" in self.model_fields_set and not _is_same(value, self.equals):
             return False
-        if self.one_of is not None and not any(_is_same(value, each) for each in self.one_of):
+        if self.one_of is not None and not any(
+            _is_same(value, each) for each in self.one_of
+        ):
             return False
-        if self.matches is not None and not is_match(compile_pattern(_whole(self.matches)), value):
+        if self.matches is not None and not is_match(
+            compile_pattern(_whole(self.matches)), value
+        ):
             return False
         if self.at_most is None:
             return True
-        return isinstance(value, int | float) and not isinstance(value, bool) and value <= self.at_most
+        return (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and value <= self.at_most
+        )
 
 
 def _is_same(value: Any, wanted: Any) -> bool:
     """As JSON writes it: 1, 1.0 and true are three things."""
-    return json.dumps(value, sort_keys=True) == json.dumps(wanted, sort_keys=True, default=str)
+    return json.dumps(value, sort_keys=True) == json.dumps(
+        wanted, sort_keys=True, default=str
+    )
 
 
 class GuardRule(_GuardTable):
@@ -109,9 +131,14 @@ class GuardRule(_GuardTable):
     def fits(self, tool: str, arguments: Mapping[str, Any]) -> bool:
         if not fnmatchcase(tool, self.tool):
             return False
-        return all(self._fits_at(path, condition, arguments) for path, condition in self.when.items())
+        return all(
+            self._fits_at(path, condition, arguments)
+            for path, condition in self.when.items()
+        )
 
-    def _fits_at(self, path: str, condition: Condition, arguments: Mapping[str, Any]) -> bool:
+    def _fits_at(
+        self, path: str, condition: Condition, arguments: Mapping[str, Any]
+    ) -> bool:
         """Whatever the path can mean has to fit for a call to pass; to stop it, one thing is enough."""
         found = (condition.fits(value) for value in find_values(arguments, path))
         if self.do == "pass":
@@ -182,6 +209,11 @@ def read_servers(home: Path) -> dict[str, ServerEntry]:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         why = f"{where}: {first['msg'].removeprefix('Value error, ')}"
-        raise BadConfig(f"{place} is wrong at {printable(why)}", hint="no server behind the gate is open") from error
+        raise BadConfig(
+            f"{place} is wrong at {printable(why)}",
+            hint="no server behind the gate is open",
+        ) from error
     except (ValueError, RecursionError) as error:
-        raise BadConfig(f"{place} is no TOML: {error}", hint="no server behind the gate is open") from error
+        raise BadConfig(
+            f"{place} is no TOML: {error}", hint="no server behind the gate is open"
+        ) from error

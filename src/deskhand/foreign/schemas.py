@@ -43,7 +43,15 @@ def find_problem(shape: Mapping[str, Any], value: object) -> str | None:
 
     try:
         found = best_match(_validator()(shape, registry=Registry()).iter_errors(value))
-    except (BadSchema, Unresolvable, RecursionError, ValueError, TypeError, KeyError, AttributeError):
+    except (
+        BadSchema,
+        Unresolvable,
+        RecursionError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+    ):
         return None
     if found is None:
         return None
@@ -64,8 +72,12 @@ def _validator() -> Any:
             raise ValueError("the schema names itself too often")
         return honest(*args)
 
-    def check_more(validator: Any, allowed: Any, instance: Any, schema: Any) -> Iterator[Any]:
-        if "patternProperties" in schema:  # its patterns would be matched by a machine that may take for ever
+    def check_more(
+        validator: Any, allowed: Any, instance: Any, schema: Any
+    ) -> Iterator[Any]:
+        if (
+            "patternProperties" in schema
+        ):  # its patterns would be matched by a machine that may take for ever
             return iter(())
         return iter(more(validator, allowed, instance, schema) or ())
 
@@ -80,12 +92,16 @@ def _validator() -> Any:
     return validators.extend(Draft202012Validator, own)
 
 
-def _check_pattern(validator: Any, pattern: Any, instance: Any, schema: Any) -> Iterator[Any]:
+def _check_pattern(
+    validator: Any, pattern: Any, instance: Any, schema: Any
+) -> Iterator[Any]:
     from jsonschema.exceptions import ValidationError as Problem
 
     del validator, schema
     if isinstance(instance, str) and not is_match(compile_pattern(pattern), instance):
-        yield Problem(f"{printable(instance, 60)!r} does not match {printable(pattern, 60)!r}")
+        yield Problem(
+            f"{printable(instance, 60)!r} does not match {printable(pattern, 60)!r}"
+        )
 
 
 def _check_unique(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:

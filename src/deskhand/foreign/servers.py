@@ -11,7 +11,14 @@ from weakref import WeakSet
 from mcp import MCPError
 
 from deskhand.errors import Denied, NotFound, SendFailed, ServerDown, printable
-from deskhand.foreign.definitions import Definitions, digest_of, find_changed, pin_file, pin_first, read_pins
+from deskhand.foreign.definitions import (
+    Definitions,
+    digest_of,
+    find_changed,
+    pin_file,
+    pin_first,
+    read_pins,
+)
 from deskhand.foreign.rules import FILE, GuardRule, ServerEntry, read_servers
 from deskhand.foreign.session import ForeignServer, Told
 from deskhand.parts import Parts
@@ -55,7 +62,9 @@ class Foreign:
             return self.entries[name]
         except KeyError:
             hint = "`deskhand guard list` names those that are there"
-            raise NotFound(f"there is no server {printable(name, 60)} behind the gate", hint=hint) from None
+            raise NotFound(
+                f"there is no server {printable(name, 60)} behind the gate", hint=hint
+            ) from None
 
     def rule_for(self, name: str, tool: str, arguments: Mapping[str, Any]) -> GuardRule:
         return self.entry(name).rule_for(tool, arguments)
@@ -119,7 +128,12 @@ class Foreign:
         """The server, where it is there this moment and is the one that `guard.toml` means."""
         kept = self._kept.get(name)
         entry = self.entry(name)
-        if kept is None or kept[1].done() or not kept[0].is_there or not kept[0].entry.starts_as(entry):
+        if (
+            kept is None
+            or kept[1].done()
+            or not kept[0].is_there
+            or not kept[0].entry.starts_as(entry)
+        ):
             return None
         return kept[0]
 
@@ -131,7 +145,9 @@ class Foreign:
                 await server.wait_there()
         except TimeoutError:
             why = server.why_down or "it does not say that it is there"
-            raise ServerDown(f"the server {name} is not there now: {why}", hint="try again in a moment") from None
+            raise ServerDown(
+                f"the server {name} is not there now: {why}", hint="try again in a moment"
+            ) from None
         return server
 
     async def _keep(self, name: str) -> ForeignServer:
@@ -143,7 +159,10 @@ class Foreign:
                 return server
             await self._drop(name)
         server = ForeignServer(self._home, name, entry, self._tell)
-        self._kept[name] = (server, asyncio.create_task(self._parts.keep(f"guard {name}", _runner(server, self))))
+        self._kept[name] = (
+            server,
+            asyncio.create_task(self._parts.keep(f"guard {name}", _runner(server, self))),
+        )
         return server
 
     def works(self, server: ForeignServer) -> None:
@@ -164,7 +183,9 @@ class Foreign:
 
     # What the gate asks of a hand.
 
-    async def prepare(self, server: str, tool: str, arguments: Mapping[str, Any], definition: str) -> None:
+    async def prepare(
+        self, server: str, tool: str, arguments: Mapping[str, Any], definition: str
+    ) -> None:
         """Refuse a call that could not be made now, or whose tool is no longer what the person has seen."""
         if self.rule_for(server, tool, arguments).do == "deny":
             raise Denied(f"your rules deny {tool} of {server}", reason="denied")
@@ -172,9 +193,14 @@ class Foreign:
         try:
             await found.list_tools()
         except (MCPError, TimeoutError) as error:
-            raise ServerDown(f"the server {server} does not list its tools: {printable(error)}") from error
+            raise ServerDown(
+                f"the server {server} does not list its tools: {printable(error)}"
+            ) from error
         if digest_of(self.demand_pinned(found, tool)) != definition:
-            raise Denied(f"{tool} of {server} is not what it was when this was asked", reason="changed_definition")
+            raise Denied(
+                f"{tool} of {server} is not what it was when this was asked",
+                reason="changed_definition",
+            )
 
     async def perform(self, server: str, tool: str, arguments: Mapping[str, Any]) -> str:
         """What the server answered, an error too. Raises SendFailed where the call certainly did not reach it."""
@@ -185,7 +211,9 @@ class Foreign:
         try:
             answer = {"result": await found.call(tool, arguments)}
         except MCPError as error:
-            answer = {"error": {"code": error.code, "message": error.message, "data": error.data}}
+            answer = {
+                "error": {"code": error.code, "message": error.message, "data": error.data}
+            }
         text = json.dumps(answer, ensure_ascii=False)
         if len(text) <= LONGEST_RESULT:
             return text

@@ -51,9 +51,26 @@ MOST_PAGES = 100
 MOST_TOOLS = 1000
 LONGEST_LIST = 4 << 20
 """Characters of all definitions of one server."""
-_PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_ALL", "TMPDIR", "TZ")
+_PASSED_ON = (
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "TZ",
+)
 """Of the desk's own environment a server sees no more than this."""
-_LOST = (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, httpx2.HTTPError)
+_LOST = (
+    OSError,
+    anyio.ClosedResourceError,
+    anyio.BrokenResourceError,
+    anyio.EndOfStream,
+    httpx2.HTTPError,
+)
 _AS_IT_CAME: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 _OWN_WORDS = "deskhand/"
 """Begins each key of a `_meta` that is the desk's."""
@@ -73,7 +90,13 @@ def secret_name(server: str, variable: str) -> str:
 
 
 class ForeignServer:
-    def __init__(self, home: Path, name: str, entry: ServerEntry, tell: Callable[[str, Told], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        home: Path,
+        name: str,
+        entry: ServerEntry,
+        tell: Callable[[str, Told], Awaitable[None]],
+    ) -> None:
         self.name = name
         self.entry = entry
         self._home = home
@@ -105,9 +128,13 @@ class ForeignServer:
                 self._there.clear()
                 raise ServerDown(f"the server {self.name} is gone: {self._why()}")
         except BaseExceptionGroup as several:
-            raise ServerDown(f"the server {self.name} failed: {_first(several)}") from several
+            raise ServerDown(
+                f"the server {self.name} failed: {_first(several)}"
+            ) from several
         except (MCPError, TimeoutError, ValidationError, *_LOST) as error:
-            raise ServerDown(f"the server {self.name} does not answer: {self._why(error)}") from error
+            raise ServerDown(
+                f"the server {self.name} does not answer: {self._why(error)}"
+            ) from error
         finally:
             self._there.clear()
             self._client = None
@@ -129,7 +156,9 @@ class ForeignServer:
     async def _connect(self) -> AsyncIterator[Client]:
         async with AsyncExitStack() as stack:
             transport = await self._open(stack)
-            client = Client(transport, client_info=_ABOUT_US, cache=None, message_handler=self._hear)
+            client = Client(
+                transport, client_info=_ABOUT_US, cache=None, message_handler=self._hear
+            )
             async with asyncio.timeout(START):
                 await stack.enter_async_context(client)
             yield client
@@ -145,14 +174,18 @@ class ForeignServer:
         around = environment.variables()
         variables = {name: around[name] for name in _PASSED_ON if name in around} | secrets
         folder = Path(variables.get("HOME", "/"))
-        self._line, streams = await stack.enter_async_context(start(self.entry.command or [], variables, folder))
+        self._line, streams = await stack.enter_async_context(
+            start(self.entry.command or [], variables, folder)
+        )
         return streams
 
     def _secret(self, variable: str) -> str:
         found = credentials.recall(self._home, secret_name(self.name, variable))
         if found is None:
             hint = f"deskhand guard secret {self.name} {variable}"
-            raise AuthRequired(f"the server {self.name} needs the secret {variable}", hint=hint)
+            raise AuthRequired(
+                f"the server {self.name} needs the secret {variable}", hint=hint
+            )
         return found
 
     async def _hear(self, message: Any) -> None:
@@ -182,8 +215,14 @@ class ForeignServer:
                 for uri in self._watched:
                     await self.ask("resources/subscribe", {"uri": uri})
                 return
-            lists = {"tools_list_changed": True, "prompts_list_changed": True, "resources_list_changed": True}
-            async with client.listen(**lists, resource_subscriptions=sorted(self._watched)) as told:
+            lists = {
+                "tools_list_changed": True,
+                "prompts_list_changed": True,
+                "resources_list_changed": True,
+            }
+            async with client.listen(
+                **lists, resource_subscriptions=sorted(self._watched)
+            ) as told:
                 async for _ in told:
                     pass  # `_hear` hears of it too
 
@@ -194,7 +233,9 @@ class ForeignServer:
 
     @property
     def is_there(self) -> bool:
-        return self._there.is_set() and not (self._line is not None and self._line.ended.is_set())
+        return self._there.is_set() and not (
+            self._line is not None and self._line.ended.is_set()
+        )
 
     @property
     def client(self) -> Client:
@@ -217,14 +258,18 @@ class ForeignServer:
         cursor: str | None = None
         async with asyncio.timeout(LIST):
             for _ in range(MOST_PAGES):
-                page = await self.client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+                page = await self.client.session.list_tools(
+                    params=PaginatedRequestParams(cursor=cursor)
+                )
                 tools += page.tools
                 size += sum(len(tool.model_dump_json()) for tool in page.tools)
                 cursor = page.next_cursor
                 if cursor is None or len(tools) > MOST_TOOLS or size > LONGEST_LIST:
                     break
         if len(tools) > MOST_TOOLS or size > LONGEST_LIST or cursor is not None:
-            raise ServerDown(f"the server {self.name} lists more tools than anybody can review")
+            raise ServerDown(
+                f"the server {self.name} lists more tools than anybody can review"
+            )
         self.tools = tools
         return tools
 
@@ -233,15 +278,23 @@ class ForeignServer:
             names = Counter(tool.name for tool in self.tools)
             defined = {tool.name: define(written(tool)) for tool in self.tools}
             # Of two tools of one name nobody knows which is called: they are as closed as one that changed.
-            twice = {name: {"name": name, "listed": times} for name, times in names.items() if times > 1}
+            twice = {
+                name: {"name": name, "listed": times}
+                for name, times in names.items()
+                if times > 1
+            }
             self._defined = (self.tools, defined | twice)
         return self._defined[1]
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], report: Report | None = None) -> dict[str, Any]:
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], report: Report | None = None
+    ) -> dict[str, Any]:
         """Its result, as it came. Raises MCPError where that is an error, OutcomeUnknown where it was lost."""
         line = self._line
         try:
-            return await self.ask("tools/call", {"name": tool, "arguments": dict(arguments)}, report)
+            return await self.ask(
+                "tools/call", {"name": tool, "arguments": dict(arguments)}, report
+            )
         except MCPError as error:
             if error.code not in (CONNECTION_CLOSED, REQUEST_TIMEOUT):
                 raise
@@ -251,7 +304,9 @@ class ForeignServer:
         except _LOST as error:
             raise self._lost(error) from error
 
-    async def ask(self, method: str, params: Mapping[str, Any], report: Report | None = None) -> dict[str, Any]:
+    async def ask(
+        self, method: str, params: Mapping[str, Any], report: Report | None = None
+    ) -> dict[str, Any]:
         """The result of any request, as it came. Raises MCPError where that is an error."""
         client = self.client
         if self._line is not None:
@@ -259,7 +314,9 @@ class ForeignServer:
             return self._read_answer(answer)
         request = _AnyRequest(method=method, params=dict(params))
         try:
-            result = await client.session.send_request(request, _AS_IT_CAME, progress_callback=_hear_progress(report))
+            result = await client.session.send_request(
+                request, _AS_IT_CAME, progress_callback=_hear_progress(report)
+            )
         except ValidationError as error:
             raise self._no_answer() from error
         except MCPError as error:
@@ -272,7 +329,9 @@ class ForeignServer:
         match answer:
             case {"result": {"resultType": "input_required"}}:
                 why = "it asks back (sampling, roots or elicitation), which the desk lets nobody do"
-                raise MCPError(INTERNAL_ERROR, f"the server {self.name} did not answer: {why}")
+                raise MCPError(
+                    INTERNAL_ERROR, f"the server {self.name} did not answer: {why}"
+                )
             case {"result": dict(result)}:
                 return result
             case {"error": {"code": int(code), "message": str(message), **more}}:
@@ -281,10 +340,14 @@ class ForeignServer:
                 raise self._no_answer()
 
     def _no_answer(self) -> MCPError:
-        return MCPError(INTERNAL_ERROR, f"the server {self.name} answered with what is no result")
+        return MCPError(
+            INTERNAL_ERROR, f"the server {self.name} answered with what is no result"
+        )
 
     def _lost(self, error: Exception) -> OutcomeUnknown:
-        return OutcomeUnknown(f"the answer of {self.name} was lost: {self._why(error)}", reason="unknown")
+        return OutcomeUnknown(
+            f"the answer of {self.name} was lost: {self._why(error)}", reason="unknown"
+        )
 
 
 class _AnyRequest(Request[dict[str, Any], str]):

@@ -62,7 +62,10 @@ def demand_free(home: Path, name: str) -> None:
 def demand_known(home: Path, name: str) -> ServerEntry:
     found = read_servers(home).get(name)
     if found is None:
-        raise NotFound(f"there is no server {name} behind the gate", hint="`deskhand guard list` names those there are")
+        raise NotFound(
+            f"there is no server {name} behind the gate",
+            hint="`deskhand guard list` names those there are",
+        )
     return found
 
 
@@ -73,7 +76,9 @@ def _read(home: Path) -> Any:
     try:
         return tomlkit.parse(place.read_text(encoding="utf-8"))
     except (TOMLKitError, UnicodeDecodeError) as error:
-        raise BadConfig(f"{place} is no TOML: {error}", hint="nothing was changed") from error
+        raise BadConfig(
+            f"{place} is no TOML: {error}", hint="nothing was changed"
+        ) from error
 
 
 def _write(home: Path, document: Any) -> None:

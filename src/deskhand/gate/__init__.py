@@ -16,7 +16,15 @@ from deskhand.clock import iso
 from deskhand.config import Settings
 from deskhand.errors import Changed, DeskError, NotFound
 from deskhand.gate import enclosures, follow_ups, ledger, results
-from deskhand.gate.actions import Action, Mail, Proposal, ReplyEmail, SendEmail, demand_in_time, demand_sendable
+from deskhand.gate.actions import (
+    Action,
+    Mail,
+    Proposal,
+    ReplyEmail,
+    SendEmail,
+    demand_in_time,
+    demand_sendable,
+)
 from deskhand.gate.asking import Asking, open_request
 from deskhand.gate.completing import complete
 from deskhand.gate.delivery import LEASE, Delivery
@@ -24,7 +32,15 @@ from deskhand.gate.door import Door
 from deskhand.gate.hands import Servers, no_servers
 from deskhand.gate.leaving import LeaveList
 from deskhand.gate.meeting import meet
-from deskhand.gate.outcomes import Departure, DevMode, Failed, Limited, NotApproved, Outcome, Released
+from deskhand.gate.outcomes import (
+    Departure,
+    DevMode,
+    Failed,
+    Limited,
+    NotApproved,
+    Outcome,
+    Released,
+)
 from deskhand.gate.performer import Performer
 from deskhand.gate.question import Question
 from deskhand.gate.record import GateCall, call_of, facts_of
@@ -75,7 +91,12 @@ class Gate(Performer):
         await self._store.write(enclosures.keep, contents, now)
 
     async def propose(
-        self, proposal: Proposal, by: str, *, client: str | None = None, note: str | None = None
+        self,
+        proposal: Proposal,
+        by: str,
+        *,
+        client: str | None = None,
+        note: str | None = None,
     ) -> Outcome:
         """Ask for something to leave the desk. What is returned is on the record; `note` is for the card."""
         call = call_of(proposal, by, client, self._now())
@@ -99,7 +120,9 @@ class Gate(Performer):
                 yes = replace(fresh, state="approved", file=found.name, folder="Approved")
                 with suppress(Changed):  # another process was faster with this file
                     return await self._delivery.deliver_by_hand(yes, found, call)
-            if isinstance(action, Mail) and (request is None or request.state not in ("waiting", "held")):
+            if isinstance(action, Mail) and (
+                request is None or request.state not in ("waiting", "held")
+            ):
                 await meet(self._store, self._mailbox(), action.everybody)
             asked = await self._asking.ask(fresh, request, used)
             if let := await self._let_through(fresh):
@@ -110,10 +133,14 @@ class Gate(Performer):
             asked = NotApproved("not_found", "", f"Nobody was asked: {error.message}.")
         result: audit.Result = "waiting" if asked.waits else "rejected"
         named = {"action_id": asked.waits} if asked.waits else {}
-        await self._delivery.write_entry(call.entry(result, f"no approval: {asked.why}", self._now(), **named))
+        await self._delivery.write_entry(
+            call.entry(result, f"no approval: {asked.why}", self._now(), **named)
+        )
         return asked
 
-    async def _await_answer(self, proposal: Proposal, known: Request | None, fresh: Request) -> None:
+    async def _await_answer(
+        self, proposal: Proposal, known: Request | None, fresh: Request
+    ) -> None:
         """Write down beside the request that waits when the person is told if nobody answers."""
         if not isinstance(proposal, SendEmail | ReplyEmail) or proposal.follow_up is None:
             return
@@ -133,7 +160,9 @@ class Gate(Performer):
         made = await self._store.read(ledger.find, fresh.id)
         return made and await self._permitting().let_through(made)
 
-    async def _tell_permitted(self, request: Request, asked: NotApproved, call: GateCall) -> Outcome:
+    async def _tell_permitted(
+        self, request: Request, asked: NotApproved, call: GateCall
+    ) -> Outcome:
         """It leaves by itself when it has rested, or now."""
         if request.due is not None and request.due <= self._now():
             return await self._delivery.deliver(await self.end_hold(request), call)
@@ -160,11 +189,17 @@ class Gate(Performer):
             return await self._delivery.deliver(request, call)
         return await self._report_earlier_send(request, call)
 
-    async def _report_earlier_send(self, request: Request, call: GateCall) -> Released | None:
+    async def _report_earlier_send(
+        self, request: Request, call: GateCall
+    ) -> Released | None:
         """The answer to a call that was lost, or that nobody was on the line for: no second request is made of it."""
         now = self._now()
         fresh = request.expires is None or now < request.expires
-        repeated = request.asked_by == call.by and now < request.left + REPEATED and request.action.is_told_again
+        repeated = (
+            request.asked_by == call.by
+            and now < request.left + REPEATED
+            and request.action.is_told_again
+        )
         if request.state != "sent" or not (repeated or (request.untold and fresh)):
             return None
         if not await self._store.write(ledger.mark_told, request) and not repeated:

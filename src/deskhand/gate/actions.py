@@ -9,13 +9,29 @@ from datetime import datetime, timedelta
 from operator import not_
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, TypeAdapter, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    TypeAdapter,
+    model_validator,
+)
 
 from deskhand.clock import iso
 from deskhand.errors import FieldProblem, InvalidInput, printable
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.face import Face, NoMail
-from deskhand.gate.fields import Addresses, AddressLine, Body, Moment, Name, Subject, Text, demand_body
+from deskhand.gate.fields import (
+    Addresses,
+    AddressLine,
+    Body,
+    Moment,
+    Name,
+    Subject,
+    Text,
+    demand_body,
+)
 from deskhand.gate.leaving import LeaveList
 from deskhand.gate.question import Question
 from deskhand.gate.toolcall import ToolCall
@@ -25,7 +41,11 @@ from deskhand.mail.changes import Doing
 from deskhand.mail.mime import AttachedFile
 from deskhand.mail.rendering import render_html
 
-MAIL_TYPES = {"send_email": "email_send", "reply_email": "email_reply", "forward_email": "email_forward"}
+MAIL_TYPES = {
+    "send_email": "email_send",
+    "reply_email": "email_reply",
+    "forward_email": "email_forward",
+}
 """What a mail is called in its request's file, and in one that the person writes by hand to release it."""
 MOST_RECIPIENTS = 50
 FURTHEST = timedelta(days=366)
@@ -124,7 +144,9 @@ class Mail(Face):
     def digested(self) -> dict[str, Any]:
         fields = super().digested()
         if not self.as_text:
-            del fields["as_text"]  # a mail that looks like no page has the digest that it always had
+            del fields[
+                "as_text"
+            ]  # a mail that looks like no page has the digest that it always had
         return fields
 
     @property
@@ -134,19 +156,34 @@ class Mail(Face):
     @property
     def everybody(self) -> tuple[str, ...]:
         """Each address that it goes to."""
-        return tuple(each for line in (self.to, self.cc, self.bcc) for each in addresses_of(line))
+        return tuple(
+            each for line in (self.to, self.cc, self.bcc) for each in addresses_of(line)
+        )
 
     @property
     def is_more_than_plain(self) -> bool:
         """Whether it has what a file written by hand knows no words for."""
-        return len(self.everybody) > 1 or bool(self.attachments or self.html) or self.send_at is not None
+        return (
+            len(self.everybody) > 1
+            or bool(self.attachments or self.html)
+            or self.send_at is not None
+        )
 
     @model_validator(mode="after")
     def _demand_few(self) -> Self:
         if len(self.everybody) > MOST_RECIPIENTS:
-            problem = FieldProblem("to", f"names {len(self.everybody)} recipients", None, f"at most {MOST_RECIPIENTS}")
+            problem = FieldProblem(
+                "to",
+                f"names {len(self.everybody)} recipients",
+                None,
+                f"at most {MOST_RECIPIENTS}",
+            )
             hint = f"send it to at most {MOST_RECIPIENTS} at a time, or write to a mailing list"
-            raise InvalidInput(f"A mail goes to at most {MOST_RECIPIENTS} recipients.", fields=[problem], hint=hint)
+            raise InvalidInput(
+                f"A mail goes to at most {MOST_RECIPIENTS} recipients.",
+                fields=[problem],
+                hint=hint,
+            )
         return self
 
     @property
@@ -155,7 +192,11 @@ class Mail(Face):
 
     @property
     def question(self) -> str:
-        verb = {"send_email": "Send to", "reply_email": "Reply to", "forward_email": "Forward to"}[self.kind]
+        verb = {
+            "send_email": "Send to",
+            "reply_email": "Reply to",
+            "forward_email": "Forward to",
+        }[self.kind]
         first, *others = self.everybody
         more = f" and {len(others)} more" if others else ""
         return f"{verb} {first}{more}"
@@ -168,7 +209,9 @@ class Mail(Face):
     def edit(self, changes: Mapping[str, str]) -> "Mail":
         """The same mail with other words; what cannot be sent is refused."""
         edited = Mail.model_validate(
-            self.model_dump() | dict(changes) | {"body": demand_body(changes.get("body", self.body))}
+            self.model_dump()
+            | dict(changes)
+            | {"body": demand_body(changes.get("body", self.body))}
         )
         if edited.html:
             edited = edited.with_html()
@@ -226,7 +269,10 @@ class MailChange(NoMail):
     def edit(self, changes: Mapping[str, str]) -> "MailChange":
         """Another list would be another request; the same words change nothing."""
         if any(getattr(self, key) != value for key, value in changes.items()):
-            raise InvalidInput("a list of mails is not edited", hint="say no to it, and how you want it done")
+            raise InvalidInput(
+                "a list of mails is not edited",
+                hint="say no to it, and how you want it done",
+            )
         return self
 
 
@@ -235,7 +281,9 @@ def _line_of(mail: ListedMail) -> str:
     return f"{printable(mail.subject, 200) or '(no subject)'} ({seen}from {printable(mail.sender, 200)})"
 
 
-Action = Annotated[Mail | MailChange | LeaveList | ToolCall | Question, Discriminator("kind")]
+Action = Annotated[
+    Mail | MailChange | LeaveList | ToolCall | Question, Discriminator("kind")
+]
 """Everything that may be asked, a closed union told apart by `kind`.
 
 Another kind joins it here with its `Face`, and gets its hand in `delivery.hand_for` and its risk in
@@ -264,8 +312,12 @@ def demand_in_time(action: Action, now: datetime) -> None:
     at = action.send_at
     if at is None or now < at <= now + FURTHEST:
         return
-    problem = FieldProblem("send_at", "is not within the next year", iso(at), "name a later time, or none")
-    raise InvalidInput("The time to send it at is not within the next year.", fields=[problem])
+    problem = FieldProblem(
+        "send_at", "is not within the next year", iso(at), "name a later time, or none"
+    )
+    raise InvalidInput(
+        "The time to send it at is not within the next year.", fields=[problem]
+    )
 
 
 def demand_sendable(action: Action, now: datetime) -> None:
@@ -274,7 +326,9 @@ def demand_sendable(action: Action, now: datetime) -> None:
         compose(action, "check", now)
 
 
-def compose(mail: Mail, send_id: str, date: datetime, contents: Sequence[bytes] = ()) -> Outgoing:
+def compose(
+    mail: Mail, send_id: str, date: datetime, contents: Sequence[bytes] = ()
+) -> Outgoing:
     """The bytes, always the same ones for the same mail, id and date; what cannot be sent as it reads is refused."""
     message_id = f"<{send_id}@{mail.account.rpartition('@')[2]}>"
     files = zip(mail.attachments, contents, strict=bool(contents))
@@ -291,7 +345,11 @@ def compose(mail: Mail, send_id: str, date: datetime, contents: Sequence[bytes] 
         references=mail.references,
         as_text=mail.as_text,
         html=mail.html,
-        files=[AttachedFile(each.name, each.content_type, content) for each, content in files],
+        files=[
+            AttachedFile(each.name, each.content_type, content) for each, content in files
+        ],
     )
     bcc = tuple(addresses_of(mail.bcc))
-    return Outgoing(raw, mail.everybody, message_id, send_id, mail.thread_id, bcc, mail.account)
+    return Outgoing(
+        raw, mail.everybody, message_id, send_id, mail.thread_id, bcc, mail.account
+    )

@@ -58,15 +58,21 @@ class Answers:
         self._hold_time = timedelta(seconds=settings.hold_seconds)
         self._now = now
 
-    async def approve(self, request_id: str, digest: str, by: str, proof: Claim = "page") -> Card:
+    async def approve(
+        self, request_id: str, digest: str, by: str, proof: Claim = "page"
+    ) -> Card:
         """A yes that rests for `hold_seconds` and can be taken back until then."""
         await self._hold([await self._open(request_id, digest)], by, proof)
         return await self._waiting.card(request_id)
 
-    async def approve_all(self, answers: Sequence[tuple[str, str]], by: str, proof: Claim = "page") -> list[Card]:
+    async def approve_all(
+        self, answers: Sequence[tuple[str, str]], by: str, proof: Claim = "page"
+    ) -> list[Card]:
         """Yes to all of them, or to none: only where each is of low risk."""
         if not answers:
-            raise InvalidInput("nothing was chosen", hint="choose the cards that you want to approve")
+            raise InvalidInput(
+                "nothing was chosen", hint="choose the cards that you want to approve"
+            )
         chosen = dict(answers)
         requests = [await self._open(name, digest) for name, digest in chosen.items()]
         for card in [await self._waiting.card(name) for name in chosen]:
@@ -77,7 +83,9 @@ class Answers:
         await self._hold(requests, by, proof)
         return [await self._waiting.card(name) for name in chosen]
 
-    async def approve_now(self, request_id: str, digest: str | None, by: str, proof: Claim = "terminal") -> Card:
+    async def approve_now(
+        self, request_id: str, digest: str | None, by: str, proof: Claim = "terminal"
+    ) -> Card:
         """A yes without a hold: to this digest, or to what is there in this moment."""
         request = _demand_seen(await self._demand_undecided(request_id), digest)
         if request.state != "approved":
@@ -86,14 +94,21 @@ class Answers:
             answer = await self._answer(word, by, proof, request)
             await self._demand_sendable(request)
             seen = await self._waiting.assess(request)
-            await self._write(request, lambda tx: approve(tx, request, answer, now, due=now, assessed=seen))
+            await self._write(
+                request,
+                lambda tx: approve(tx, request, answer, now, due=now, assessed=seen),
+            )
         return await self._waiting.card(request_id)
 
-    async def edit(self, request_id: str, digest: str, letter: Letter, by: str, proof: Claim = "page") -> Card:
+    async def edit(
+        self, request_id: str, digest: str, letter: Letter, by: str, proof: Claim = "page"
+    ) -> Card:
         """The person's own words in place of what was proposed; they wait for their own yes."""
         request = await self._waiting.find(request_id)
         if request.state not in ("waiting", "held"):
-            why = f"is {request.state}; nothing is left to decide, it can no longer be edited"
+            why = (
+                f"is {request.state}; nothing is left to decide, it can no longer be edited"
+            )
             raise Denied(f"the request {request_id} {why}", reason="decided")
         _demand_seen(request, digest)
         _demand_unheld(request)
@@ -116,24 +131,39 @@ class Answers:
         return await self.approve(request_id, meant.digest, by, proven)
 
     async def reject(
-        self, request_id: str, digest: str | None, reason: str | None, by: str, proof: Claim = "page"
+        self,
+        request_id: str,
+        digest: str | None,
+        reason: str | None,
+        by: str,
+        proof: Claim = "page",
     ) -> Card:
         request = _demand_seen(await self._demand_undecided(request_id), digest)
-        await self._reject(request, await self._answer("rejected", by, proof, request, words=reason), note=reason)
+        await self._reject(
+            request,
+            await self._answer("rejected", by, proof, request, words=reason),
+            note=reason,
+        )
         return await self._waiting.card(request_id)
 
-    async def respond(self, request_id: str, digest: str, words: str, by: str, proof: Claim = "page") -> Card:
+    async def respond(
+        self, request_id: str, digest: str, words: str, by: str, proof: Claim = "page"
+    ) -> Card:
         """Not so, but this way: whoever proposed it is told the words."""
         wish = words.strip()
         if not wish:
-            raise InvalidInput("there are no words", fields=[FieldProblem("words", "is empty", "")])
+            raise InvalidInput(
+                "there are no words", fields=[FieldProblem("words", "is empty", "")]
+            )
         found = await self._waiting.find(request_id)
         if isinstance(found.action, Question):
             request = _demand_seen(await self._demand_undecided(request_id), digest)
             found.action.demand_answer(wish)
             return await self._reply(request, wish, by, proof)
         request = await self._open(request_id, digest)
-        answer = await self._answer("rejected", by, proof, request, words=wish, signed="responded")
+        answer = await self._answer(
+            "rejected", by, proof, request, words=wish, signed="responded"
+        )
         rejected = await self._reject(request, answer, note=f"{RESPONSE}{wish}", words=wish)
         responded = replace(answer, word="responded")
         now = self._now()
@@ -142,14 +172,27 @@ class Answers:
 
     async def _reply(self, request: Request, words: str, by: str, proof: Claim) -> Card:
         """The words are all that was asked for: it is done with them."""
-        answer = await self._answer("replied", by, proof, request, words=words, signed="responded")
+        answer = await self._answer(
+            "replied", by, proof, request, words=words, signed="responded"
+        )
         now = self._now()
-        done = {"decided_by": by, "decided": now, "tried": now, "proof": answer.proof, "due": None, "snoozed": None}
+        done = {
+            "decided_by": by,
+            "decided": now,
+            "tried": now,
+            "proof": answer.proof,
+            "due": None,
+            "snoozed": None,
+        }
         done |= {"words": words, "untold": True}
-        await self._write(request, lambda tx: give(tx, request, answer, "sent", now, **done))
+        await self._write(
+            request, lambda tx: give(tx, request, answer, "sent", now, **done)
+        )
         return await self._waiting.card(request.id)
 
-    async def snooze(self, request_id: str, until: datetime, by: str, proof: Claim = "page") -> Card:
+    async def snooze(
+        self, request_id: str, until: datetime, by: str, proof: Claim = "page"
+    ) -> Card:
         """Out of sight until then; it expires all the same, so it comes back in time before that."""
         request = await self._open(request_id, None)
         _demand_unheld(request)
@@ -158,9 +201,13 @@ class Answers:
             problem = FieldProblem("until", "is not in the future", clock.iso(until))
             raise InvalidInput("a card can be put off only until later", fields=[problem])
         if request.expires is not None:
-            until = min(until, max(request.expires - LAST_CALL, now + (request.expires - now) / 2))
+            until = min(
+                until, max(request.expires - LAST_CALL, now + (request.expires - now) / 2)
+            )
         answer = await self._answer("snoozed", by, proof, request)
-        await self._write(request, lambda tx: give(tx, request, answer, request.state, now, snoozed=until))
+        await self._write(
+            request, lambda tx: give(tx, request, answer, request.state, now, snoozed=until)
+        )
         return await self._waiting.card(request_id)
 
     async def wake(self, request_id: str, by: str, proof: Claim = "page") -> Card:
@@ -168,7 +215,10 @@ class Answers:
         now = self._now()
         if request.snoozed is not None and request.snoozed > now:
             answer = await self._answer("woken", by, proof, request)
-            await self._write(request, lambda tx: give(tx, request, answer, request.state, now, snoozed=None))
+            await self._write(
+                request,
+                lambda tx: give(tx, request, answer, request.state, now, snoozed=None),
+            )
         return await self._waiting.card(request_id)
 
     async def undo(self, request_id: str, by: str, proof: Claim = "page") -> Card:
@@ -179,7 +229,9 @@ class Answers:
         answer = await self._answer("undone", by, proof, request)
         state = request.unanswered
         now = self._now()
-        undone = await self._store.write(give, request, answer, state, now, due=None, proof=None)
+        undone = await self._store.write(
+            give, request, answer, state, now, due=None, proof=None
+        )
         if isinstance(undone, Conflict):
             raise too_late(await self._waiting.find(request_id))
         return await self._waiting.card(request_id)
@@ -192,21 +244,31 @@ class Answers:
         """Take the last answer back, which was given at that moment: a yes, a no, other words, a snooze, a batch."""
         last = await self.last()
         if last is None or clock.to_ms(last.at) != at:
-            raise Denied("it is too late to undo that", reason="left", hint="nothing was changed")
+            raise Denied(
+                "it is too late to undo that", reason="left", hint="nothing was changed"
+            )
         answer = await self._answer("undone", by, proof, *last.requests)
         now = self._now()
         for request in await self._store.write(take_back, last, answer, now):
             await self._door.follow(request)
         return [await self._waiting.card(request.id) for request in last.requests]
 
-    async def permit(self, request_id: str, digest: str, terms: Terms, by: str, proof: Claim = "page") -> Permission:
+    async def permit(
+        self, request_id: str, digest: str, terms: Terms, by: str, proof: Claim = "page"
+    ) -> Permission:
         """From now on others like this one leave without a question, so often and until then."""
         request = _demand_seen(await self._waiting.find(request_id), digest)
         if request.state not in ("held", "approved", "sending", "sent"):
-            raise Denied("you have not said yes to this one", reason="no_approval", hint="answer it first")
+            raise Denied(
+                "you have not said yes to this one",
+                reason="no_approval",
+                hint="answer it first",
+            )
         card = await self._waiting.card(request_id)
         proven = await self._claims.prove(by, proof, _make_permitted(request, card, terms))
-        return await self._permitting.make(request, card, terms, self._policy.answer("permitted", by, proven))
+        return await self._permitting.make(
+            request, card, terms, self._policy.answer("permitted", by, proven)
+        )
 
     async def demand_person(self, by: str, proof: Claim, said: Said) -> None:
         """Refuse who proves too little to answer: what only the person may do, they may not either."""
@@ -220,10 +282,15 @@ class Answers:
 
     # Whose word it is.
 
-    async def make_said(self, signed: str, requests: Sequence[tuple[str, str]], letter: Letter | None = None) -> Said:
+    async def make_said(
+        self, signed: str, requests: Sequence[tuple[str, str]], letter: Letter | None = None
+    ) -> Said:
         """What a passkey has to sign for this answer; of an edited text the digest is the new one."""
         if letter is not None:
-            requests = [(name, edit_action(await self._waiting.find(name), letter).digest) for name, _ in requests]
+            requests = [
+                (name, edit_action(await self._waiting.find(name), letter).digest)
+                for name, _ in requests
+            ]
         return Said(word=signed, about=tuple(requests))
 
     async def make_permitted(self, request_id: str, digest: str, terms: Terms) -> Said:
@@ -232,16 +299,30 @@ class Answers:
         return _make_permitted(request, await self._waiting.card(request_id), terms)
 
     async def _answer(
-        self, word: Word, by: str, claim: Claim, *requests: Request, words: str | None = None, signed: str | None = None
+        self,
+        word: Word,
+        by: str,
+        claim: Claim,
+        *requests: Request,
+        words: str | None = None,
+        signed: str | None = None,
     ) -> Answer:
-        said = Said(word=signed or word, about=tuple((request.id, request.digest) for request in requests))
-        return self._policy.answer(word, by, await self._claims.prove(by, claim, said), words)
+        said = Said(
+            word=signed or word,
+            about=tuple((request.id, request.digest) for request in requests),
+        )
+        return self._policy.answer(
+            word, by, await self._claims.prove(by, claim, said), words
+        )
 
     async def _open(self, request_id: str, digest: str | None) -> Request:
         """The request, where there is something left to answer and it is what the person saw."""
         request = await self._waiting.find(request_id)
         if request.state not in ANSWERABLE:
-            raise Denied(f"{request_id} is {request.state}; nothing is left to decide", reason="decided")
+            raise Denied(
+                f"{request_id} is {request.state}; nothing is left to decide",
+                reason="decided",
+            )
         return _demand_seen(request, digest)
 
     async def _demand_undecided(self, request_id: str) -> Request:
@@ -250,7 +331,10 @@ class Answers:
         if request.state == "sending":
             raise too_late(request)
         if request.state not in (*ANSWERABLE, "approved", "rejected"):
-            raise Denied(f"the request {request_id} is {request.state}; nothing is left to decide", reason="decided")
+            raise Denied(
+                f"the request {request_id} is {request.state}; nothing is left to decide",
+                reason="decided",
+            )
         return request
 
     async def _hold(self, requests: Sequence[Request], by: str, proof: Claim) -> None:
@@ -264,30 +348,48 @@ class Answers:
 
         def work(tx: Transaction) -> list[Request]:
             fresh = [request for request in requests if request.state != "held"]
-            held = [approve(tx, each, answer, now, due=until, assessed=seen[each.id]) for each in fresh]
+            held = [
+                approve(tx, each, answer, now, due=until, assessed=seen[each.id])
+                for each in fresh
+            ]
             for request in held:
                 if isinstance(request, Conflict):
-                    raise Changed("it changed in this moment", hint="look at it again; nothing was decided")
+                    raise Changed(
+                        "it changed in this moment",
+                        hint="look at it again; nothing was decided",
+                    )
             return [request for request in held if isinstance(request, Request)]
 
         for request in await self._store.write(work):
-            if until <= now:  # without a hold it acts at once; the row is there all the same, should this process die
+            if (
+                until <= now
+            ):  # without a hold it acts at once; the row is there all the same, should this process die
                 await self._go_on(request)
 
     async def _demand_sendable(self, request: Request) -> None:
         if isinstance(request.action, Question):
             request.action.demand_answer("yes")
         if request.fault is not None:
-            raise InvalidInput(f"it cannot be sent as it stands: {request.fault}", hint="edit it first")
+            raise InvalidInput(
+                f"it cannot be sent as it stands: {request.fault}", hint="edit it first"
+            )
         now = await self._door.catch_edit(request)
         if now.revision != request.revision:
             raise not_what_was_seen(now)
 
     async def _reject(self, request: Request, answer: Answer, **changes: Any) -> Request:
         now = self._now()
-        no = {"decided_by": answer.by, "decided": now, "proof": answer.proof, "due": None, "snoozed": None}
+        no = {
+            "decided_by": answer.by,
+            "decided": now,
+            "proof": answer.proof,
+            "due": None,
+            "snoozed": None,
+        }
         no["assessed"] = await self._waiting.assess(request)
-        return await self._write(request, lambda tx: give(tx, request, answer, "rejected", now, **no | changes))
+        return await self._write(
+            request, lambda tx: give(tx, request, answer, "rejected", now, **no | changes)
+        )
 
     async def _revise(self, request: Request, action: Action, answer: Answer) -> None:
         if action == request.action and request.fault is None:
@@ -298,7 +400,9 @@ class Answers:
         changes: dict[str, Any] = {
             "revision": revision,
             "action": action,
-            "difference": await asyncio.to_thread(describe_difference, request.proposed, action),
+            "difference": await asyncio.to_thread(
+                describe_difference, request.proposed, action
+            ),
             "fault": None,
             "note": None,
         }
@@ -312,7 +416,9 @@ class Answers:
         elif (await self._waiting.find(request.id)).digest != action.digest:
             raise not_what_was_seen(request)
 
-    async def _write(self, request: Request, work: Callable[[Transaction], Request | Conflict]) -> Request:
+    async def _write(
+        self, request: Request, work: Callable[[Transaction], Request | Conflict]
+    ) -> Request:
         """Write an answer down; the files follow."""
         changed = await self._store.write(work)
         if isinstance(changed, Conflict):
@@ -337,4 +443,6 @@ def _demand_seen(request: Request, digest: str | None) -> Request:
 
 def _demand_unheld(request: Request) -> None:
     if request.state == "held":
-        raise Denied(f"{request.id} is approved already", reason="held", hint="undo it first")
+        raise Denied(
+            f"{request.id} is approved already", reason="held", hint="undo it first"
+        )

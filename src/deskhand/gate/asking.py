@@ -22,7 +22,9 @@ class Asking:
         self._store = store
         self._door = door
 
-    async def ask(self, fresh: Request, known: Request | None, used: Sequence[RequestFile]) -> NotApproved:
+    async def ask(
+        self, fresh: Request, known: Request | None, used: Sequence[RequestFile]
+    ) -> NotApproved:
         """See to it that the request waits, and say where.
 
         `known` is what became of the same mail before, `used` are hand-written approvals that have done their service.
@@ -30,7 +32,9 @@ class Asking:
         if known is not None and known.state == "rejected":
             reason = f": {known.note}" if known.note else ""
             return NotApproved(
-                "rejected", self._door.name_place("Rejected", known.file), f"The person said no to it{reason}."
+                "rejected",
+                self._door.name_place("Rejected", known.file),
+                f"The person said no to it{reason}.",
             )
         request = known
         if request is None or request.state not in ("waiting", "held"):
@@ -48,7 +52,9 @@ class Asking:
             return NotApproved("changed", path, said, request.id, waiting_note=waits)
         if known is not None and known.state == "expired" and known.expires is not None:
             said = f"The request of {iso(known.created)} expired on {iso(known.expires)}."
-            return NotApproved("expired", path, f"{said} {where}", request.id, request is fresh, waits)
+            return NotApproved(
+                "expired", path, f"{said} {where}", request.id, request is fresh, waits
+            )
         return NotApproved("waiting", path, where, request.id, request is fresh, waits)
 
     async def _insert(self, request: Request) -> Request:
@@ -56,20 +62,29 @@ class Asking:
             return request
         theirs = await self._store.read(ledger.find_asked, request.asked)
         if theirs is None or theirs.state != "waiting":
-            raise UnderWay("another process is sending this mail right now", hint="call again in a moment")
+            raise UnderWay(
+                "another process is sending this mail right now",
+                hint="call again in a moment",
+            )
         return theirs
 
 
 def _describe_wait(request: Request) -> str:
     def kept(at: datetime) -> str:
-        return iso(from_ms(to_ms(at)))  # as the row has it, and whoever asks for it later hears it
+        return iso(
+            from_ms(to_ms(at))
+        )  # as the row has it, and whoever asks for it later hears it
 
     until = f", expires {kept(request.expires)}" if request.expires else ""
     return f"Waiting for the person (id {request.id}, since {kept(request.created)}{until}); do not send again."
 
 
 def open_request(
-    action: Action, by: str, answered: FullMessage | None, now: datetime, before: Request | None = None
+    action: Action,
+    by: str,
+    answered: FullMessage | None,
+    now: datetime,
+    before: Request | None = None,
 ) -> Request:
     """A request of a tool, as it begins; `before` is what became of the same mail."""
     note = None
@@ -113,7 +128,9 @@ def _released(request: Request) -> str:
 
 def participants_of(mail: FullMessage) -> tuple[str, ...]:
     lines = (mail.summary.sender, mail.summary.to, mail.cc)
-    return tuple({address.casefold(): None for line in lines for address in addresses_in(line)})
+    return tuple(
+        {address.casefold(): None for line in lines for address in addresses_in(line)}
+    )
 
 
 def _sender_of(mail: FullMessage) -> str:

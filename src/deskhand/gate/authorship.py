@@ -21,7 +21,11 @@ def marks_of(text: str) -> list[str]:
         note = frontmatter.parse(text)
     except Unreadable:
         return []
-    return [mark for mark in (mark_of(note.frontmatter), mark_of(note.frontmatter, note.body)) if mark]
+    return [
+        mark
+        for mark in (mark_of(note.frontmatter), mark_of(note.frontmatter, note.body))
+        if mark
+    ]
 
 
 def mark_of(properties: Mapping[str, Any], body: str = "") -> str | None:
@@ -39,7 +43,10 @@ def remember(tx: Transaction, marks: list[str]) -> None:
 
 def is_a_tools(tx: Transaction, properties: Mapping[str, Any], body: str = "") -> bool:
     mark = mark_of(properties, body)
-    return mark is not None and tx.one("SELECT 1 FROM tool_notes WHERE mark = ?", mark) is not None
+    return (
+        mark is not None
+        and tx.one("SELECT 1 FROM tool_notes WHERE mark = ?", mark) is not None
+    )
 
 
 def _plain(text: str) -> str:

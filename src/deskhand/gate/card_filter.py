@@ -22,7 +22,12 @@ class CardFilter:
             return False
         if self.risk not in ("", card.risk.level) or self.kind not in ("", card.kind):
             return False
-        named = [card.subject, card.asker, card.account, *(each.address for each in card.everybody)]
+        named = [
+            card.subject,
+            card.asker,
+            card.account,
+            *(each.address for each in card.everybody),
+        ]
         text = "\n".join(named).casefold()
         return all(word in text for word in self.text.casefold().split())
 

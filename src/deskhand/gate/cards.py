@@ -17,9 +17,20 @@ from deskhand.gate.requests import Request, State, describe_earlier_send
 from deskhand.gate.risk import Risk, assess_action
 
 Kind = Literal[
-    "send_email", "reply_email", "forward_email", "update_emails", "unsubscribe", "call_tool", "ask_person", "draft"
+    "send_email",
+    "reply_email",
+    "forward_email",
+    "update_emails",
+    "unsubscribe",
+    "call_tool",
+    "ask_person",
+    "draft",
 ]
-TARGETS: dict[Kind, str] = {"call_tool": "tool", "unsubscribe": "host", "update_emails": "account"}
+TARGETS: dict[Kind, str] = {
+    "call_tool": "tool",
+    "unsubscribe": "host",
+    "update_emails": "account",
+}
 """What that is which an action goes to, where it is no mail."""
 CardState = State | Literal["snoozed"]
 
@@ -121,7 +132,10 @@ ASSESSMENT = TypeAdapter(Assessment)
 
 def name_recipients(request: Request, known: Acquaintance) -> Named:
     def read(line: str) -> tuple[Recipient, ...]:
-        return tuple(known.recipient(each, request.sender, request.participants) for each in addresses_of(line))
+        return tuple(
+            known.recipient(each, request.sender, request.participants)
+            for each in addresses_of(line)
+        )
 
     action = request.action
     if not isinstance(action, Mail):
@@ -172,7 +186,9 @@ def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
     )
 
 
-def assess_card(request: Request, named: Named, known: Acquaintance, sent: tuple[str, datetime] | None) -> Risk:
+def assess_card(
+    request: Request, named: Named, known: Acquaintance, sent: tuple[str, datetime] | None
+) -> Risk:
     found = assess_action(
         request.action,
         new=frozenset(each.address for line in named for each in line if not each.known),
@@ -184,14 +200,20 @@ def assess_card(request: Request, named: Named, known: Acquaintance, sent: tuple
     )
     if request.fault is None:
         return found
-    return Risk("high", (f"It cannot be sent as its file stands: {request.fault}.", *found.reasons))
+    return Risk(
+        "high", (f"It cannot be sent as its file stands: {request.fault}.", *found.reasons)
+    )
 
 
 def _standing(request: Request, now: datetime) -> tuple[CardState, datetime | None]:
     """The state as the person sees it, and until when it is so."""
     if request.state == "held":
         return "held", request.due
-    if request.snoozed is not None and request.snoozed > now and request.state in ("waiting", "unknown"):
+    if (
+        request.snoozed is not None
+        and request.snoozed > now
+        and request.state in ("waiting", "unknown")
+    ):
         return "snoozed", request.snoozed
     if request.state == "approved" and request.resting == "rate":
         return request.state, request.due

@@ -29,14 +29,20 @@ class Claims:
                 return Proven("password")
             case Signed():
                 await self._accept(by, claim, said)
-                return Proven("passkey", KeptAssertion(said=said, assertion=claim.assertion))
+                return Proven(
+                    "passkey", KeptAssertion(said=said, assertion=claim.assertion)
+                )
             case proof:
                 self._policy.demand(proof)
                 return Proven(proof)
 
     async def _compare(self, by: str, claim: Typed) -> None:
-        if not claim.password:  # no guess: whoever closes the input must not make others wait
-            raise Denied("no password was typed", reason="proof", hint="nothing was answered")
+        if (
+            not claim.password
+        ):  # no guess: whoever closes the input must not make others wait
+            raise Denied(
+                "no password was typed", reason="proof", hint="nothing was answered"
+            )
         kept = await self._store.write(passwords.attempt_answer, claim.source, self._now())
         if kept is None:
             hint = "`deskhand password set` gives it one; of a guarded desk with sudo"
@@ -45,14 +51,26 @@ class Claims:
         if not await asyncio.to_thread(passwords.matches, claim.password, kept):
             place = "terminal" if claim.source.startswith("terminal") else "page"
             await self._record(by, place, "wrong password")
-            raise Denied("the password is wrong", reason="proof", hint="nothing was answered; type it again")
+            raise Denied(
+                "the password is wrong",
+                reason="proof",
+                hint="nothing was answered; type it again",
+            )
         await self._store.write(passwords.forget_wrong_answers, claim.source)
 
     async def _accept(self, by: str, claim: Signed, said: Said) -> None:
         def work(tx: Transaction) -> Passkey:
             seal = self._policy.seal
             signed = claim.assertion
-            return passkeys.accept(tx, seal, said, signed, origin=claim.origin, place=claim.session, now=self._now())
+            return passkeys.accept(
+                tx,
+                seal,
+                said,
+                signed,
+                origin=claim.origin,
+                place=claim.session,
+                now=self._now(),
+            )
 
         try:
             await self._store.write(work)
@@ -62,4 +80,6 @@ class Claims:
 
     async def _record(self, by: str, place: str, why: str) -> None:
         now = self._now()
-        await self._store.write(audit.append, GateCall(by, "answer", place, now).entry("rejected", why, now))
+        await self._store.write(
+            audit.append, GateCall(by, "answer", place, now).entry("rejected", why, now)
+        )

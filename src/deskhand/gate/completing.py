@@ -4,20 +4,39 @@ from collections.abc import Collection
 from typing import Any
 
 from deskhand.errors import NotFound
-from deskhand.gate.actions import Action, Mail, MailChange, ReplyEmail, SendEmail, UpdateEmails, address_lines
+from deskhand.gate.actions import (
+    Action,
+    Mail,
+    MailChange,
+    ReplyEmail,
+    SendEmail,
+    UpdateEmails,
+    address_lines,
+)
 from deskhand.mail import FullMessage, Mailbox, mime
 from deskhand.mail.answering import address_all, address_author
 
 
 async def complete(
-    proposal: SendEmail | ReplyEmail | UpdateEmails, mailbox: Mailbox, own: Collection[str] = ()
+    proposal: SendEmail | ReplyEmail | UpdateEmails,
+    mailbox: Mailbox,
+    own: Collection[str] = (),
 ) -> tuple[Action, FullMessage | None]:
     """What is meant, and the mail that it answers. Who gets a reply is read from that one; `own` are the aliases."""
     more: dict[str, Any] = {}
     match proposal:
         case UpdateEmails(do=do, label=label, mails=mails):
-            return MailChange(account=await mailbox.address(), do=do, label=label, mails=mails), None
-        case SendEmail(to=to, cc=cc, bcc=bcc, subject=subject, body=body, reply_to_message_id=message_id):
+            return MailChange(
+                account=await mailbox.address(), do=do, label=label, mails=mails
+            ), None
+        case SendEmail(
+            to=to,
+            cc=cc,
+            bcc=bcc,
+            subject=subject,
+            body=body,
+            reply_to_message_id=message_id,
+        ):
             lines = address_lines(to, cc, bcc)
             more["send_at"] = proposal.send_at
             found = await mailbox.get(message_id) if message_id is not None else None
@@ -26,19 +45,27 @@ async def complete(
             found = await mailbox.get(message_id)
             account = await own_address(mailbox, found)
             if found.summary.thread_id != proposal.thread_id:
-                raise NotFound(f"there is no message {message_id} in thread {proposal.thread_id}")
+                raise NotFound(
+                    f"there is no message {message_id} in thread {proposal.thread_id}"
+                )
             to, cc = _answered(proposal, found, {account, *own})
             lines = address_lines(to, ", ".join(filter(None, (cc, proposal.cc))), "")
             subject = mime.reply_subject(found.summary.subject)
     as_text = proposal.as_text and mime.is_html(body)
     more |= {"as_text": as_text, "attachments": proposal.attachments}
-    mail = Mail(kind=proposal.kind, account=account, subject=subject, body=body, **lines, **more)
-    if found is None or mail.kind == "forward_email":  # it leaves from the account that has the mail, in no thread
+    mail = Mail(
+        kind=proposal.kind, account=account, subject=subject, body=body, **lines, **more
+    )
+    if (
+        found is None or mail.kind == "forward_email"
+    ):  # it leaves from the account that has the mail, in no thread
         return mail, None
     return in_thread(mail, found), found
 
 
-def _answered(reply: ReplyEmail, mail: FullMessage, own: Collection[str]) -> tuple[str, str]:
+def _answered(
+    reply: ReplyEmail, mail: FullMessage, own: Collection[str]
+) -> tuple[str, str]:
     if reply.all:
         return address_all(mail, own)
     return address_author(mail, own), ""

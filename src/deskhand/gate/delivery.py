@@ -46,7 +46,9 @@ log = logging.getLogger("deskhand.delivery")
 LEASE = timedelta(seconds=120)
 """How long a send may be under way; a live process has its answer, or has looked, within half of it."""
 _TRIES = 3
-_LATER = "call again in a moment; the desk looks what became of it and does not send it twice"
+_LATER = (
+    "call again in a moment; the desk looks what became of it and does not send it twice"
+)
 _CERTAINLY_NOT_SENT = (SendFailed, RateLimited, AuthRequired, Denied, InvalidInput)
 
 
@@ -93,11 +95,14 @@ class Delivery:
         match request.state:
             case "approved" if request.is_early(self._now()):
                 raise UnderWay(
-                    "it is approved and leaves at its time", hint="nothing has to be done; do not send it again"
+                    "it is approved and leaves at its time",
+                    hint="nothing has to be done; do not send it again",
                 )
             case "approved":
                 await self._demand_yes(request)
-                await returning.demand_same_files(self._settings, self._store, self._door, request, self._now())
+                await returning.demand_same_files(
+                    self._settings, self._store, self._door, request, self._now()
+                )
                 outcome = await self._carry_out(lambda tx: self._claim(tx, request), call)
                 await later.postpone(self._store, request, outcome, self._now())
                 return outcome
@@ -110,15 +115,26 @@ class Delivery:
                 await self._door.ensure_waiting(request)
                 raise self._unknown(request)
             case _:
-                raise Denied(f"the request {request.id} is {request.state}", reason="no_approval", request=request.file)
+                raise Denied(
+                    f"the request {request.id} is {request.state}",
+                    reason="no_approval",
+                    request=request.file,
+                )
 
-    async def deliver_by_hand(self, request: Request, found: RequestFile, call: GateCall) -> Departure:
+    async def deliver_by_hand(
+        self, request: Request, found: RequestFile, call: GateCall
+    ) -> Departure:
         """Send a mail that a file covers which the person wrote by hand; the file is used up by it."""
         withdrawn: list[Request] = []
 
         def work(tx: Transaction) -> Request | Wait | Conflict:
             sends.take_turns(tx)
-            if isinstance(verdict := sends.allow(tx, request.action, now=self._now(), limits=self._limits), Wait):
+            if isinstance(
+                verdict := sends.allow(
+                    tx, request.action, now=self._now(), limits=self._limits
+                ),
+                Wait,
+            ):
                 return verdict
             withdrawn.extend(ledger.withdraw(tx, request.asked))
             used = sends.use_approval(tx, request, found, self._now())
@@ -137,19 +153,29 @@ class Delivery:
     async def _demand_yes(self, request: Request) -> None:
         """A yes that names another text is none to this one: it waits again, and says so."""
         policy = self._door.policy
-        if await self._store.read(policy.releases, request) and await policy.finds_whole_record(self._store):
+        if await self._store.read(
+            policy.releases, request
+        ) and await policy.finds_whole_record(self._store):
             return
         note = "A yes came to nothing: it was to another text, or proved too little. Look at it again."
-        await self._store.write(ledger.change, request, request.unanswered, due=None, note=note)
-        raise Denied(f"nobody approved exactly this text of {request.id}", reason="no_approval")
+        await self._store.write(
+            ledger.change, request, request.unanswered, due=None, note=note
+        )
+        raise Denied(
+            f"nobody approved exactly this text of {request.id}", reason="no_approval"
+        )
 
     def _claim(self, tx: Transaction, request: Request) -> Request | Wait | Conflict:
         now = self._now()
         sends.take_turns(tx)
-        if isinstance(verdict := sends.allow(tx, request.action, now=now, limits=self._limits), Wait):
+        if isinstance(
+            verdict := sends.allow(tx, request.action, now=now, limits=self._limits), Wait
+        ):
             return verdict
         if not self._door.policy.releases(tx, request):
-            raise Denied(f"nobody approved exactly this text of {request.id}", reason="no_approval")
+            raise Denied(
+                f"nobody approved exactly this text of {request.id}", reason="no_approval"
+            )
         claimed = sends.claim(tx, request, now=now, lease=self._lease)
         if isinstance(claimed, Request):
             self._door.demand_unmoved(request)  # where this raises, the row stays as it was
@@ -158,7 +184,9 @@ class Delivery:
     def _take_over(self, tx: Transaction, request: Request) -> Request | Conflict:
         return sends.take_over(tx, request, now=self._now(), lease=self._lease)
 
-    async def _carry_out(self, claim: Callable[[Transaction], Request | Wait | Conflict], call: GateCall) -> Departure:
+    async def _carry_out(
+        self, claim: Callable[[Transaction], Request | Wait | Conflict], call: GateCall
+    ) -> Departure:
         """Cancelled or not: what was claimed is brought to an end that is written down."""
         outcome: Departure
         with anyio.CancelScope(shield=True):
@@ -178,23 +206,32 @@ class Delivery:
         match await self._try(request, call):
             case Sent() as sent:
                 done: Departure = Released(
-                    sent, self._now(), edited=request.digest != request.asked, action=request.action
+                    sent,
+                    self._now(),
+                    edited=request.digest != request.asked,
+                    action=request.action,
                 )
                 untold = not call.proposed and request.origin == "tool"
-                await self.record(call, done, lambda tx: self._mark_sent(tx, request, sent, untold=untold))
+                await self.record(
+                    call, done, lambda tx: self._mark_sent(tx, request, sent, untold=untold)
+                )
             case _Refused(error):
                 done = Failed(error)
                 await self.record(call, done, lambda tx: self._put_back(tx, request, error))
             case _Unseen(error):
                 message = f"outcome unknown; the mailbox did not say ({error.message})"
                 done = Failed(OutcomeUnknown(message, hint=_LATER))
-                await self.record(call, done, lambda tx: sends.end_lease(tx, request, self._now()))
+                await self.record(
+                    call, done, lambda tx: sends.end_lease(tx, request, self._now())
+                )
             case Unclear(why):
                 return await self._leave_to_person(request, why, call)
         await self._door.follow(request)
         return done
 
-    def _mark_sent(self, tx: Transaction, request: Request, sent: Sent, *, untold: bool) -> None:
+    def _mark_sent(
+        self, tx: Transaction, request: Request, sent: Sent, *, untold: bool
+    ) -> None:
         ledger.mark_sent(tx, request, sent, untold=untold)
         if sent.result is not None:
             results.keep(tx, request.id, sent.result, self._now())
@@ -214,7 +251,9 @@ class Delivery:
             tries += 1
         return found
 
-    async def _prepare_or_check(self, request: Request, hand: Hand, call: GateCall) -> _Sending | NotSent:
+    async def _prepare_or_check(
+        self, request: Request, hand: Hand, call: GateCall
+    ) -> _Sending | NotSent:
         """A token to send by; for a mail that somebody began to send before, first what became of it."""
         if request.token is not None:
             found = await self._check(request.token, hand)
@@ -236,12 +275,19 @@ class Delivery:
             logs = (*self._settings.inside, "Logs")
             vault_log.write_pre_send(vault, logs, request.action, self._now())
         except (OSError, DeskError) as error:
-            raise SendFailed(f"the line that goes before a send cannot be written: {error}") from error
+            raise SendFailed(
+                f"the line that goes before a send cannot be written: {error}"
+            ) from error
 
-    async def _send_once(self, request: Request, token: str, hand: Hand) -> _Sending | NotSent:
+    async def _send_once(
+        self, request: Request, token: str, hand: Hand
+    ) -> _Sending | NotSent:
         """The one place where something leaves the desk: the lease is ours, and the hand says when it may leave."""
         patience = self._step * hand.steps
-        if request.lease is None or self._now() + timedelta(seconds=patience) > request.lease:
+        if (
+            request.lease is None
+            or self._now() + timedelta(seconds=patience) > request.lease
+        ):
             return _Unseen(_under_way())
         kept: list[str] = []
 
@@ -297,17 +343,24 @@ class Delivery:
         async def write(work: Callable[[Transaction], object]) -> None:
             await self.record(call, failed, work)
 
-        await returning.return_to_person(write, self._store, self._door, request, "unknown", note, self._now())
+        await returning.return_to_person(
+            write, self._store, self._door, request, "unknown", note, self._now()
+        )
         return failed
 
     async def record(
-        self, call: GateCall, outcome: Departure, work: Callable[[Transaction], object] | None = None
+        self,
+        call: GateCall,
+        outcome: Departure,
+        work: Callable[[Transaction], object] | None = None,
     ) -> None:
         """Put the outcome on the record, in one transaction with the change of state that it means."""
         result, error = result_of(outcome)
         await self.write_entry(call.entry(result, error, self._now()), work)
 
-    async def write_entry(self, entry: audit.Entry, work: Callable[[Transaction], object] | None = None) -> None:
+    async def write_entry(
+        self, entry: audit.Entry, work: Callable[[Transaction], object] | None = None
+    ) -> None:
         def together(tx: Transaction) -> None:
             if work is not None:
                 work(tx)
@@ -316,7 +369,9 @@ class Delivery:
         await self._store.write(together)
         if self._settings.vault_path is not None:
             logs = (*self._settings.inside, "Logs")
-            await asyncio.to_thread(vault_log.write_entry, self._settings.vault_path, logs, entry)
+            await asyncio.to_thread(
+                vault_log.write_entry, self._settings.vault_path, logs, entry
+            )
 
 
 def _says_not_sent(error: DeskError | TimeoutError) -> bool:

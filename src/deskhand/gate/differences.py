@@ -18,7 +18,9 @@ def describe_difference(old: Action, new: Action) -> str | None:
     names = ("as it was proposed", "as it was edited")
     if len(before) + len(after) <= MOST_COMPARED:
         return "\n".join(difflib.unified_diff(before, after, *names, lineterm="", n=1))
-    return "\n".join([f"--- {names[0]}", f"+++ {names[1]}", *_replace_middle(before, after)])
+    return "\n".join(
+        [f"--- {names[0]}", f"+++ {names[1]}", *_replace_middle(before, after)]
+    )
 
 
 def _replace_middle(before: list[str], after: list[str]) -> list[str]:
@@ -38,7 +40,15 @@ def _count_same(old: list[str], new: list[str]) -> int:
 
 
 def _lines(mail: Action) -> list[str]:
-    copies = [f"{name}: {line}" for name, line in (("Cc", mail.cc), ("Bcc", mail.bcc)) if line]
+    copies = [
+        f"{name}: {line}" for name, line in (("Cc", mail.cc), ("Bcc", mail.bcc)) if line
+    ]
     copies += [f"Send at: {iso(mail.send_at)}"] if mail.send_at else []
     copies += [f"Attachment: {each.describe()}" for each in mail.attachments]
-    return [f"To: {mail.to}", *copies, f"Subject: {mail.subject}", "", *mail.body.splitlines()]
+    return [
+        f"To: {mail.to}",
+        *copies,
+        f"Subject: {mail.subject}",
+        "",
+        *mail.body.splitlines(),
+    ]

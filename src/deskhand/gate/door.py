@@ -48,8 +48,14 @@ class ClosedDoor:
 
     async def write_edit(self, request: Request, action: Action) -> None:
         del action
-        if request.home == "Drafts":  # its words stand in a file that this desk cannot reach
-            raise Denied("a draft is edited where the vault is", reason="no_vault", hint="set VAULT_PATH, or reject it")
+        if (
+            request.home == "Drafts"
+        ):  # its words stand in a file that this desk cannot reach
+            raise Denied(
+                "a draft is edited where the vault is",
+                reason="no_vault",
+                hint="set VAULT_PATH, or reject it",
+            )
 
     async def replace(self, old: Request, new: Request) -> None: ...
 
@@ -61,7 +67,9 @@ class ClosedDoor:
         del thread_id
         return False
 
-    async def find_hand_written(self, action: Action) -> tuple[list[RequestFile], list[RequestFile]]:
+    async def find_hand_written(
+        self, action: Action
+    ) -> tuple[list[RequestFile], list[RequestFile]]:
         del action
         return [], []
 

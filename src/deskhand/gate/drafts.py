@@ -62,16 +62,27 @@ class DraftReader(Follower):
             if stamp != self._stamp:
                 self._stamp = stamp
                 await self.find_touched("Drafts")
-        except (DeskError, OSError) as error:  # what else waits is shown all the same; doctor names the folder
+        except (
+            DeskError,
+            OSError,
+        ) as error:  # what else waits is shown all the same; doctor names the folder
             log.warning("not_heard", extra={"folder": "Drafts", "why": str(error)})
 
     async def read_action(self, found: RequestFile, request: Request | None) -> Action:
         letter = files.read_draft(found)
         if await self._store.read(authorship.is_a_tools, found.properties, found.body):
-            raise InvalidInput("an assistant wrote this text, and only the person and the desk write drafts")
+            raise InvalidInput(
+                "an assistant wrote this text, and only the person and the desk write drafts"
+            )
         old = request.action if request else None
-        if old and old.reply_to_message_id == letter.reply_to_message_id and knows_thread(old):
-            return old.edit(letter.model_dump(include={"to", "cc", "bcc", "subject", "body"}))
+        if (
+            old
+            and old.reply_to_message_id == letter.reply_to_message_id
+            and knows_thread(old)
+        ):
+            return old.edit(
+                letter.model_dump(include={"to", "cc", "bcc", "subject", "body"})
+            )
         action, _ = await complete(letter, self._mailbox())
         return action
 
@@ -84,13 +95,23 @@ class DraftReader(Follower):
             for request_id, seen, state in known.values()
             if state in HEARD and (seen != folder or folder == "Approved")
         ]
-        found = [request for each in moved if (request := await self._store.read(ledger.find, each))]
+        found = [
+            request
+            for each in moved
+            if (request := await self._store.read(ledger.find, each))
+        ]
         if folder == "Rejected":
             return found
         # A name may have been that of a request which is over: what lies there now is read.
         open_names = {name for name, (_, _, state) in known.items() if state in HEARD}
-        strangers = [each for each in names if each[0] not in open_names and each not in self._foreign]
-        return found + [request for each in strangers if (request := await self._adopt(folder, each))]
+        strangers = [
+            each
+            for each in names
+            if each[0] not in open_names and each not in self._foreign
+        ]
+        return found + [
+            request for each in strangers if (request := await self._adopt(folder, each))
+        ]
 
     async def _adopt(self, folder: Folder, name: tuple[str, int, int]) -> Request | None:
         """The request behind a file that was renamed, or that the person wrote."""
@@ -101,7 +122,9 @@ class DraftReader(Follower):
         if files.is_draft(found) and folder == "Approved" and not is_draft_id(draft_id):
             draft_id = f"{DRAFT_PREFIX}{sha256(found.text.encode()).hexdigest()[:16]}"
             await asyncio.to_thread(self.folders.mark, found, {"draft_id": draft_id})
-        request_id = draft_id if files.is_draft(found) else found.properties.get("action_id")
+        request_id = (
+            draft_id if files.is_draft(found) else found.properties.get("action_id")
+        )
         if not isinstance(request_id, str):
             self._foreign.add(name)
             return None
@@ -112,7 +135,9 @@ class DraftReader(Follower):
             return known
         return await self._open_draft(request_id, found, name)
 
-    async def _open_draft(self, draft_id: str, found: RequestFile, name: tuple[str, int, int]) -> Request | None:
+    async def _open_draft(
+        self, draft_id: str, found: RequestFile, name: tuple[str, int, int]
+    ) -> Request | None:
         try:
             action = await self.read_action(found, None)
         except DeskError as error:
@@ -141,7 +166,9 @@ class DraftReader(Follower):
 
     # A yes by hand.
 
-    async def find_hand_written(self, action: Action) -> tuple[list[RequestFile], list[RequestFile]]:
+    async def find_hand_written(
+        self, action: Action
+    ) -> tuple[list[RequestFile], list[RequestFile]]:
         """The person's own files that cover this mail, the most recent first, and those that are used up."""
         if self._sealed:
             return [], []
@@ -153,7 +180,9 @@ class DraftReader(Follower):
         if self._sealed:
             return False
         now = self._now()
-        written, _ = await self._find_unused(lambda given: files.covers_thread(given, thread_id, now))
+        written, _ = await self._find_unused(
+            lambda given: files.covers_thread(given, thread_id, now)
+        )
         return bool(written)
 
     async def _find_unused(
@@ -162,7 +191,9 @@ class DraftReader(Follower):
         found = await asyncio.to_thread(self._covering, covers)
 
         def ask(tx: Transaction) -> tuple[list[RequestFile], list[RequestFile]]:
-            written = [each for each in found if not authorship.is_a_tools(tx, each.properties)]
+            written = [
+                each for each in found if not authorship.is_a_tools(tx, each.properties)
+            ]
             used = [each for each in written if sends.was_used(tx, each)]
             return [each for each in written if each not in used], used
 
@@ -189,13 +220,20 @@ class DraftReader(Follower):
 
     def _look_into_approved(self) -> tuple[list[RequestFile], list[IdleFile]]:
         """The notes in it, and what is none."""
-        others = [IdleFile(f"Approved/{name}", "only a note (.md) counts") for name in self.folders.others("Approved")]
+        others = [
+            IdleFile(f"Approved/{name}", "only a note (.md) counts")
+            for name in self.folders.others("Approved")
+        ]
         found = []
         for name, _, _ in self.folders.names("Approved"):
             if note := self.folders.read("Approved", name):
                 found.append(note)
             else:
-                others.append(IdleFile(f"Approved/{name}", "it is no text that can be read, or a link"))
+                others.append(
+                    IdleFile(
+                        f"Approved/{name}", "it is no text that can be read, or a link"
+                    )
+                )
         return found, others
 
     def demand_unchanged(self, found: RequestFile) -> None:

@@ -37,10 +37,14 @@ class Enclosure(BaseModel):
     odd: tuple[str, ...] = Field((), exclude_if=not_)
 
     def describe(self) -> str:
-        return f"{self.name} ({self.content_type}, {self.size:,} bytes, SHA-256 {self.sha256})"
+        return (
+            f"{self.name} ({self.content_type}, {self.size:,} bytes, SHA-256 {self.sha256})"
+        )
 
 
-def enclose(name: str, content: bytes, path: str = "", content_type: str | None = None) -> Enclosure:
+def enclose(
+    name: str, content: bytes, path: str = "", content_type: str | None = None
+) -> Enclosure:
     shown = attachment_name(name)
     found = inspect(shown, content)
     return Enclosure(
@@ -58,7 +62,9 @@ def _sound_type(given: str | None, content: bytes) -> str | None:
     """The type that somebody else wrote, where it can be written again; a mail inside must be one that can travel."""
     if given is None or not _TYPE.fullmatch(given):
         return None
-    if given.startswith(("message/", "multipart/")) and (given != MAIL_TYPE or not can_enclose(content)):
+    if given.startswith(("message/", "multipart/")) and (
+        given != MAIL_TYPE or not can_enclose(content)
+    ):
         return UNKNOWN
     return given
 
@@ -71,10 +77,14 @@ def demand_bounded(sizes: Sequence[int]) -> None:
     elif max(sizes, default=0) > LARGEST:
         problem = f"An attachment has at most {LARGEST:,} bytes."
     elif sum(sizes) > LARGEST_TOGETHER:
-        problem = f"All attachments of a mail have at most {LARGEST_TOGETHER:,} bytes together."
+        problem = (
+            f"All attachments of a mail have at most {LARGEST_TOGETHER:,} bytes together."
+        )
     if problem:
         hint = "put it where the recipient can fetch it, and send the link; or send several mails"
-        raise InvalidInput(problem, fields=[FieldProblem("attachments", problem)], hint=hint)
+        raise InvalidInput(
+            problem, fields=[FieldProblem("attachments", problem)], hint=hint
+        )
 
 
 def keep(tx: Transaction, contents: Iterable[bytes], now: datetime) -> None:
@@ -96,7 +106,9 @@ def load(tx: Transaction, enclosures: Sequence[Enclosure]) -> list[bytes]:
     found = [find(tx, each) for each in enclosures]
     for enclosure, content in zip(enclosures, found, strict=True):
         if content is None or sha256(content).hexdigest() != enclosure.sha256:
-            raise SendFailed(f"the bytes of {enclosure.name} are no longer kept; nothing was sent")
+            raise SendFailed(
+                f"the bytes of {enclosure.name} are no longer kept; nothing was sent"
+            )
     return [content for content in found if content is not None]
 
 

@@ -32,7 +32,9 @@ class Face(BaseModel):
     done: ClassVar[str] = "been sent"
     again: ClassVar[str] = "send"
     where_to_look: ClassVar[str] = "Look into your Sent folder."
-    unknown: ClassVar[str] = "the mail may or may not have been sent, and it is not sent again by itself"
+    unknown: ClassVar[str] = (
+        "the mail may or may not have been sent, and it is not sent again by itself"
+    )
     """How it is spoken of where nobody knows whether it was done."""
     is_told_again: ClassVar[bool] = True
     """Whether the same call soon afterwards is taken for the one whose answer was lost."""
@@ -54,7 +56,9 @@ class Face(BaseModel):
 
     @cached_property
     def digest(self) -> str:
-        return sha256(json.dumps(self.digested(), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+        return sha256(
+            json.dumps(self.digested(), sort_keys=True, separators=(",", ":")).encode()
+        ).hexdigest()
 
     def digested(self) -> dict[str, Any]:
         """Every field that the digest covers."""
@@ -62,7 +66,9 @@ class Face(BaseModel):
 
     def named(self) -> dict[str, Any]:
         """Every field but the free ones: what a permission names."""
-        return {name: value for name, value in self.digested().items() if name not in self.free}
+        return {
+            name: value for name, value in self.digested().items() if name not in self.free
+        }
 
 
 class NoMail(Face):

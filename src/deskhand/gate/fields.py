@@ -15,9 +15,15 @@ BODY_LIMIT = 2_000_000
 
 def _subject(text: str) -> str:
     if len(text) > SUBJECT_LIMIT:
-        raise _invalid("subject", f"The subject has {len(text)} characters; at most {SUBJECT_LIMIT} are allowed", text)
+        raise _invalid(
+            "subject",
+            f"The subject has {len(text)} characters; at most {SUBJECT_LIMIT} are allowed",
+            text,
+        )
     if any(ord(char) < 32 or char in "\x7f\x85\u2028\u2029" for char in text):
-        raise _invalid("subject", "The subject must be one line without control characters", text)
+        raise _invalid(
+            "subject", "The subject must be one line without control characters", text
+        )
     return text
 
 
@@ -29,14 +35,20 @@ def demand_body(text: str) -> str:
 
 def _text(text: str) -> str:
     if len(text) > BODY_LIMIT:
-        raise _invalid("body", f"The body has {len(text):,} characters; at most {BODY_LIMIT:,} are allowed", "")
+        raise _invalid(
+            "body",
+            f"The body has {len(text):,} characters; at most {BODY_LIMIT:,} are allowed",
+            "",
+        )
     if "\0" in text:
         raise _invalid("body", "The body holds a NUL character", "")
     return text
 
 
 def _invalid(field: str, message: str, received: str) -> InvalidInput:
-    return InvalidInput(message, fields=[FieldProblem(field, message, printable(received, 60))])
+    return InvalidInput(
+        message, fields=[FieldProblem(field, message, printable(received, 60))]
+    )
 
 
 def _name(text: str, info: ValidationInfo) -> str:
@@ -66,7 +78,11 @@ def _moment(given: object) -> object:
             return found.astimezone(UTC).replace(microsecond=0)
     except (ValueError, OverflowError):
         pass
-    raise _invalid("send_at", "The time is not ISO 8601 with an offset, as 2026-12-24T09:00:00+01:00", str(given))
+    raise _invalid(
+        "send_at",
+        "The time is not ISO 8601 with an offset, as 2026-12-24T09:00:00+01:00",
+        str(given),
+    )
 
 
 Name = Annotated[str, AfterValidator(_name)]

@@ -77,7 +77,11 @@ def written_revision(found: RequestFile) -> int:
 def read_edit(action: Action, found: RequestFile) -> Action:
     """The mail as the person left it in a sealed file; as it was, where it can no longer be read as a mail."""
     given = found.properties
-    changes = {key: given[key] for key in ("to", "cc", "bcc", "subject") if isinstance(given.get(key), str)}
+    changes = {
+        key: given[key]
+        for key in ("to", "cc", "bcc", "subject")
+        if isinstance(given.get(key), str)
+    }
     message = _MESSAGE.search(found.text)
     if message:
         changes["body"] = message[2]
@@ -133,17 +137,28 @@ def _page(request: Request, how: str) -> str:
         f"# {escape(action.question)}?",
         f"{escape(action.about)}\n{how}",
         f"## Message\n\n{fenced(action.body)}",
-        "## Risk assessment\n\n" + "\n".join(f"- {escape_sentence(line)}" for line in assess_text(action)),
+        "## Risk assessment\n\n"
+        + "\n".join(f"- {escape_sentence(line)}" for line in assess_text(action)),
         f"## Rollback plan\n\n{action.way_back}",
     ]
     if seen := read_html(action.body, as_text=action.as_text):
-        parts.insert(3, f"## What a reader sees\n\nIt leaves as HTML. A reader sees this text:\n\n{fenced(seen.text)}")
+        parts.insert(
+            3,
+            f"## What a reader sees\n\nIt leaves as HTML. A reader sees this text:\n\n{fenced(seen.text)}",
+        )
     if action.html:
-        parts.insert(3, f"## HTML\n\nMost readers see the same text as this page:\n\n{fenced(action.html)}")
+        parts.insert(
+            3,
+            f"## HTML\n\nMost readers see the same text as this page:\n\n{fenced(action.html)}",
+        )
     if action.rows:
         parts.insert(2, f"## Arguments\n\n{_list_arguments(action)}")
     if action.attachments:
-        parts.insert(3, "## Attachments\n\n" + "\n".join(f"- {escape(each.describe())}" for each in action.attachments))
+        parts.insert(
+            3,
+            "## Attachments\n\n"
+            + "\n".join(f"- {escape(each.describe())}" for each in action.attachments),
+        )
     if len(action.everybody) > 1:
         parts.insert(2, f"## Who gets it\n\n{_list_recipients(action)}")
     if request.note:
@@ -155,8 +170,16 @@ def _page(request: Request, how: str) -> str:
 
 def _list_recipients(action: Action) -> str:
     """One by one: nobody is overlooked in a long line."""
-    lines = {"To": action.to, "Copy (Cc)": action.cc, "Blind copy (Bcc), which the others do not see": action.bcc}
-    return "\n".join(f"- {name}: {escape(each)}" for name, line in lines.items() for each in addresses_of(line))
+    lines = {
+        "To": action.to,
+        "Copy (Cc)": action.cc,
+        "Blind copy (Bcc), which the others do not see": action.bcc,
+    }
+    return "\n".join(
+        f"- {name}: {escape(each)}"
+        for name, line in lines.items()
+        for each in addresses_of(line)
+    )
 
 
 def _seal(properties: Mapping[str, Any], page: str, key: bytes) -> str:
@@ -205,12 +228,19 @@ def is_draft(found: RequestFile) -> bool:
 
 def read_draft(found: RequestFile) -> SendEmail:
     """What a draft's file says now. One that is no mail any more is refused with the reason."""
-    given = {key: found.properties.get(key) for key in ("to", "cc", "bcc", "subject", "reply_to_message_id")}
+    given = {
+        key: found.properties.get(key)
+        for key in ("to", "cc", "bcc", "subject", "reply_to_message_id")
+    }
     for key, value in given.items():
         if not isinstance(value, str) and (value is not None or key in ("to", "subject")):
             problem = FieldProblem(key, "is missing or no text", printable(value))
             raise InvalidInput(f"the draft's {key} is missing or no text", fields=[problem])
-    lines = {key: recipients(given[key] or "", key) for key in ("to", "cc", "bcc") if given[key] or key == "to"}
+    lines = {
+        key: recipients(given[key] or "", key)
+        for key in ("to", "cc", "bcc")
+        if given[key] or key == "to"
+    }
     others = {key: given[key] for key in ("subject", "reply_to_message_id")}
     return SendEmail(body=_draft_body(found.body), **others, **lines)
 
@@ -223,7 +253,9 @@ def digest_words(letter: Action) -> str:
 
 def rewrite_draft(found: RequestFile, action: Action) -> str:
     """The draft's file with the person's new words; every other byte stays."""
-    others = {key: value for key, value in found.properties.items() if key not in ("cc", "bcc")}
+    others = {
+        key: value for key, value in found.properties.items() if key not in ("cc", "bcc")
+    }
     return frontmatter.rewrite(found.text, others | _heading(action), action.body)
 
 
@@ -267,7 +299,10 @@ def covers(given: Mapping[str, Any], action: Action, now: datetime) -> bool:
         given.get("type") == action.file_type
         and given.get("status") == "approved"
         and given.get("action_type", action.kind) == action.kind
-        and (_is_address(given.get("to"), action.to) or (by_thread and given.get("to") is None))
+        and (
+            _is_address(given.get("to"), action.to)
+            or (by_thread and given.get("to") is None)
+        )
         and _is_absent_or(given.get("thread_id"), action.thread_id)
         and _is_absent_or(given.get("reply_to_message_id"), action.reply_to_message_id)
         and _is_absent_or(given.get("account"), action.account)

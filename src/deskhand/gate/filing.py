@@ -18,7 +18,9 @@ _REMEMBERED = timedelta(days=1)
 
 def recall(tx: Transaction, change: UpdateEmails, now: datetime) -> UpdateEmails:
     """The same change, in which a mail that only a tool has read is unread."""
-    rows = tx.all("SELECT mail FROM filed WHERE read_at > ?", clock.to_ms(now - _REMEMBERED))
+    rows = tx.all(
+        "SELECT mail FROM filed WHERE read_at > ?", clock.to_ms(now - _REMEMBERED)
+    )
     by_tools = {mail for (mail,) in rows}
 
     def recalled(mail: ListedMail) -> ListedMail:

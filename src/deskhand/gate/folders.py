@@ -62,7 +62,9 @@ class Folders:
         if not self.has(folder):
             return []
         with self._open(folder) as opened:
-            entries = [entry for entry in os.scandir(opened) if entry.name.lower().endswith(".md")]
+            entries = [
+                entry for entry in os.scandir(opened) if entry.name.lower().endswith(".md")
+            ]
             found = [_stamp(entry) for entry in entries if not entry.name.startswith(".")]
         return sorted(found, key=lambda each: (each[1], each[0]), reverse=True)
 
@@ -72,7 +74,11 @@ class Folders:
             return []
         with self._open(folder) as opened:
             names = [entry.name for entry in os.scandir(opened)]
-        return [name for name in names if not name.startswith(".") and not name.lower().endswith(".md")]
+        return [
+            name
+            for name in names
+            if not name.startswith(".") and not name.lower().endswith(".md")
+        ]
 
     def files(self, folder: Folder, since: int = 0) -> Iterator[RequestFile]:
         """Those that were written since then, the newest first."""
@@ -85,7 +91,10 @@ class Folders:
             return None
         with self._open(folder) as opened:
             try:
-                written = os.stat(name, dir_fd=opened, follow_symlinks=False).st_mtime_ns // 1_000_000
+                written = (
+                    os.stat(name, dir_fd=opened, follow_symlinks=False).st_mtime_ns
+                    // 1_000_000
+                )
                 text = disk.read(opened, name).decode()
             except (FileNotFoundError, UnicodeDecodeError, DeskError):
                 return None  # no ordinary text file: it can release nothing
@@ -106,7 +115,9 @@ class Folders:
         with self._open(found.folder) as folder, disk.locked(folder):
             disk.replace(folder, found.name, text.encode(), None)
 
-    def move(self, found: RequestFile, folder: Folder, name: str | None = None) -> RequestFile:
+    def move(
+        self, found: RequestFile, folder: Folder, name: str | None = None
+    ) -> RequestFile:
         with self._open(found.folder) as source, self._open(folder) as target:
             free = free_name(target, name or found.name)
             disk.move(source, found.name, target, free)
@@ -162,14 +173,21 @@ class Folders:
 
     @contextmanager
     def _open(self, *folders: str) -> Iterator[int]:
-        with paths.opened(self._vault, (*self._inside, *folders), create=True) as (opened, _):
+        with paths.opened(self._vault, (*self._inside, *folders), create=True) as (
+            opened,
+            _,
+        ):
             yield opened
 
 
 def _marked(text: str, changes: Mapping[str, Any]) -> str:
     note = frontmatter.parse(text)
     gone = {key for key, value in changes.items() if value is None}
-    properties = {key: value for key, value in (note.frontmatter | dict(changes)).items() if key not in gone}
+    properties = {
+        key: value
+        for key, value in (note.frontmatter | dict(changes)).items()
+        if key not in gone
+    }
     return frontmatter.rewrite(text, properties, note.body)
 
 

@@ -37,29 +37,52 @@ class AwaitedAnswer:
     state: FollowState
 
 
-def begin(tx: Transaction, request_id: str, wanted: datetime | timedelta, now: datetime) -> None:
+def begin(
+    tx: Transaction, request_id: str, wanted: datetime | timedelta, now: datetime
+) -> None:
     """What a tool asks for; where the person has said something about it, that stands."""
     _insert(tx, request_id, wanted, now, "DO NOTHING")
 
 
-def await_answer(tx: Transaction, request: Request, wanted: datetime | timedelta, now: datetime) -> datetime:
+def await_answer(
+    tx: Transaction, request: Request, wanted: datetime | timedelta, now: datetime
+) -> datetime:
     """The person wants to be told of this mail, whatever was said before; when that will be."""
     if not isinstance(request.action, Mail) or request.state not in _ALIVE:
-        raise InvalidInput("to this nobody can answer", hint="choose a mail that waits for you, or that has left")
+        raise InvalidInput(
+            "to this nobody can answer",
+            hint="choose a mail that waits for you, or that has left",
+        )
     if request.state == "sent" and isinstance(wanted, timedelta):
         wanted = now + wanted
     demand_later(wanted, request.action.send_at, now)
     named = "due = excluded.due, begun = excluded.begun, lasting = excluded.lasting"
     changes = f"{named}, state = 'open', looked = 0, question = NULL"
     _insert(tx, request.id, wanted, now, f"(request_id) DO UPDATE SET {changes}")
-    (awaited,) = _read(tx, tx.all(f"SELECT {_COLUMNS} FROM follow_ups WHERE request_id = ?", request.id))
+    (awaited,) = _read(
+        tx, tx.all(f"SELECT {_COLUMNS} FROM follow_ups WHERE request_id = ?", request.id)
+    )
     return awaited.due
 
 
-def _insert(tx: Transaction, request_id: str, wanted: datetime | timedelta, now: datetime, otherwise: str) -> None:
-    values = (request_id, clock.to_ms(_reckon(wanted, now)), clock.to_ms(now), int(isinstance(wanted, timedelta)))
+def _insert(
+    tx: Transaction,
+    request_id: str,
+    wanted: datetime | timedelta,
+    now: datetime,
+    otherwise: str,
+) -> None:
+    values = (
+        request_id,
+        clock.to_ms(_reckon(wanted, now)),
+        clock.to_ms(now),
+        int(isinstance(wanted, timedelta)),
+    )
     names = "request_id, due, begun, lasting, state, looked"
-    tx.execute(f"INSERT INTO follow_ups ({names}) VALUES (?, ?, ?, ?, 'open', 0) ON CONFLICT {otherwise}", *values)
+    tx.execute(
+        f"INSERT INTO follow_ups ({names}) VALUES (?, ?, ?, ?, 'open', 0) ON CONFLICT {otherwise}",
+        *values,
+    )
 
 
 def _reckon(wanted: datetime | timedelta, start: datetime) -> datetime:
@@ -68,33 +91,52 @@ def _reckon(wanted: datetime | timedelta, start: datetime) -> datetime:
     return wanted
 
 
-def demand_later(wanted: datetime | timedelta, send_at: datetime | None, now: datetime) -> None:
+def demand_later(
+    wanted: datetime | timedelta, send_at: datetime | None, now: datetime
+) -> None:
     """Refuse a time at which nobody can have answered, or that nobody would remember."""
     earliest = max(now, send_at or now)
     due = _reckon(wanted, earliest)
     if earliest < due <= earliest + FURTHEST:
         return
-    problem = FieldProblem("follow_up", "is not within a year after the mail leaves", clock.iso(due), "a later time")
-    raise InvalidInput("Nobody can have answered by then, or it is more than a year ahead.", fields=[problem])
+    problem = FieldProblem(
+        "follow_up",
+        "is not within a year after the mail leaves",
+        clock.iso(due),
+        "a later time",
+    )
+    raise InvalidInput(
+        "Nobody can have answered by then, or it is more than a year ahead.",
+        fields=[problem],
+    )
 
 
 def cancel(tx: Transaction, request_id: str) -> None:
     """The person no longer wants to know."""
     if not _end(tx, request_id, "cancelled"):
-        raise NotFound(f"no answer to {request_id} is awaited", hint="`deskhand follow-up list` has those that are")
+        raise NotFound(
+            f"no answer to {request_id} is awaited",
+            hint="`deskhand follow-up list` has those that are",
+        )
 
 
 def mark_answered(tx: Transaction, awaited: AwaitedAnswer) -> None:
     _end(tx, awaited.request.id, "answered")
 
 
-def tell(tx: Transaction, awaited: AwaitedAnswer, question: Question, now: datetime) -> Request | None:
+def tell(
+    tx: Transaction, awaited: AwaitedAnswer, question: Question, now: datetime
+) -> Request | None:
     """The question by which the person is told, which waits from now on; None where somebody else was faster."""
     if not _end(tx, awaited.request.id, "told"):
         return None
     asked = open_request(question, ACTOR, None, now)
     ledger.insert(tx, asked)
-    tx.execute("UPDATE follow_ups SET question = ? WHERE request_id = ?", asked.id, awaited.request.id)
+    tx.execute(
+        "UPDATE follow_ups SET question = ? WHERE request_id = ?",
+        asked.id,
+        awaited.request.id,
+    )
     call = GateCall(ACTOR, question.kind, question.target, now)
     audit.append(tx, call.entry("waiting", None, now, **facts_of(asked)))
     return asked
@@ -105,23 +147,31 @@ def _end(tx: Transaction, request_id: str, state: FollowState) -> bool:
     return tx.execute(sql, state, request_id) == 1
 
 
-def take_to_look_at(tx: Transaction, now: datetime, *, all_of_them: bool) -> list[AwaitedAnswer]:
+def take_to_look_at(
+    tx: Transaction, now: datetime, *, all_of_them: bool
+) -> list[AwaitedAnswer]:
     """Those whose threads are to be looked at now, which nobody else does for a while."""
     moment = clock.to_ms(now)
     before = moment + 1 if all_of_them else clock.to_ms(now - LOOK_EVERY)
     rows = tx.all(
-        f"SELECT {_COLUMNS} FROM follow_ups WHERE state = 'open' AND (looked < ? OR due <= ?)", before, moment
+        f"SELECT {_COLUMNS} FROM follow_ups WHERE state = 'open' AND (looked < ? OR due <= ?)",
+        before,
+        moment,
     )
     found = [each for each in _read(tx, rows) if each.request.state == "sent"]
     for each in found:
-        tx.execute("UPDATE follow_ups SET looked = ? WHERE request_id = ?", moment, each.request.id)
+        tx.execute(
+            "UPDATE follow_ups SET looked = ? WHERE request_id = ?", moment, each.request.id
+        )
     return found
 
 
 def take_up_answers(tx: Transaction, now: datetime) -> list[Request]:
     """Do what the person answered to being told; the questions that still wait."""
     waiting: list[Request] = []
-    for name, question in tx.all("SELECT request_id, question FROM follow_ups WHERE question IS NOT NULL"):
+    for name, question in tx.all(
+        "SELECT request_id, question FROM follow_ups WHERE question IS NOT NULL"
+    ):
         asked = ledger.find(tx, question)
         if asked is not None and asked.state in OPEN:
             waiting.append(asked)
@@ -135,7 +185,12 @@ def take_up_answers(tx: Transaction, now: datetime) -> list[Request]:
 
 def list_awaited(tx: Transaction) -> list[AwaitedAnswer]:
     """What is awaited still, the next first; of a mail that will not leave nobody awaits anything."""
-    found = _read(tx, tx.all(f"SELECT {_COLUMNS} FROM follow_ups WHERE state = 'open' ORDER BY due, request_id"))
+    found = _read(
+        tx,
+        tx.all(
+            f"SELECT {_COLUMNS} FROM follow_ups WHERE state = 'open' ORDER BY due, request_id"
+        ),
+    )
     return [each for each in found if each.request.state in _ALIVE]
 
 
@@ -171,4 +226,8 @@ def ask_about(awaited: AwaitedAnswer, why_unseen: str | None) -> Question:
     )
     if why_unseen:
         text = f"{text}\n\nWhether there is one could not be seen: {why_unseen}."
-    return Question(text=text[:4000], choices=(AGAIN, LEAVE), asker=f"{ACTOR} {request.id} {clock.iso(awaited.due)}")
+    return Question(
+        text=text[:4000],
+        choices=(AGAIN, LEAVE),
+        asker=f"{ACTOR} {request.id} {clock.iso(awaited.due)}",
+    )

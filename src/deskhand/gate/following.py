@@ -34,7 +34,9 @@ class Follower:
         """The request as the person reads it: made from the action, never from anybody's words about it."""
         if request.home == "Drafts":
             return files.render_draft(request)
-        return files.render_request(request, self._key, wish=not self.policy.counts("vault"))
+        return files.render_request(
+            request, self._key, wish=not self.policy.counts("vault")
+        )
 
     async def return_claimed(self) -> None:
         if self._returned:
@@ -47,21 +49,35 @@ class Follower:
         """A file that an earlier version put aside lies where its request says, like all others."""
         send_id = claimed.partition(" ")[0]
         request = await self._store.read(lambda tx: ledger.find_sent_as(tx, send_id))
-        if request is not None and request.state not in ("waiting", "held", "approved", "sending", "failed"):
+        if request is not None and request.state not in (
+            "waiting",
+            "held",
+            "approved",
+            "sending",
+            "failed",
+        ):
             found = await asyncio.to_thread(self.folders.return_claimed, claimed, "Done")
             if found is not None:
                 marks = marks_of(request) or {"status": request.state}
                 await asyncio.to_thread(self.folders.mark, found, marks)
             return
         found = await asyncio.to_thread(self.folders.return_claimed, claimed, "Approved")
-        if found is not None and request is not None and request.state in ("approved", "sending"):
+        if (
+            found is not None
+            and request is not None
+            and request.state in ("approved", "sending")
+        ):
             place = (found.folder, found.name)
-            await self._store.write(lambda tx: ledger.remember_place(tx, request.id, *place))
+            await self._store.write(
+                lambda tx: ledger.remember_place(tx, request.id, *place)
+            )
 
     async def follow(self, request: Request) -> None:
         """Put the file where its row says; what cannot be moved now is moved at the next look over all."""
         now = await self._store.read(ledger.find, request.id)
-        request = now or request  # as it is, not as it was when somebody decided to follow it
+        request = (
+            now or request
+        )  # as it is, not as it was when somebody decided to follow it
         try:
             placed = await asyncio.to_thread(self._follow, request)
         except (DeskError, OSError) as error:
@@ -87,13 +103,18 @@ class Follower:
             self._mark(found, request)  # the person moved it there, and says nothing else
             return found.folder, found.name
         if request.place == "Approved" and found.folder != request.folder:
-            return request.folder, request.file  # the person moved it meanwhile: that is heard first
+            return (
+                request.folder,
+                request.file,
+            )  # the person moved it meanwhile: that is heard first
         if request.place == "Approved" and not self._is_unchanged(found, request):
             return found.folder, found.name  # heard as an edit at the next look
         self._mark(found, request)
         moved = self.folders.move(found, request.place)
         there = self.folders.read(moved.folder, moved.name)
-        if request.place == "Approved" and (there is None or not self._is_unchanged(there, request)):
+        if request.place == "Approved" and (
+            there is None or not self._is_unchanged(there, request)
+        ):
             # It was changed in this very moment: what nobody has seen must not lie among what was approved.
             moved = self.folders.move(moved, found.folder, found.name)
         return moved.folder, moved.name
@@ -123,7 +144,9 @@ class Follower:
 
     async def make_places(self) -> None:
         """The folders by which the person answers. One that is gone with what lay in it stays away: so is the vault."""
-        if await asyncio.to_thread(self.folders.has, "Approved") or not await self._store.read(ledger.has_approved):
+        if await asyncio.to_thread(
+            self.folders.has, "Approved"
+        ) or not await self._store.read(ledger.has_approved):
             await asyncio.to_thread(self.folders.make, "Approved", "Rejected")
 
     async def write_edit(self, request: Request, action: Action) -> None:
@@ -134,7 +157,9 @@ class Follower:
     def _write_edit(self, request: Request, action: Action) -> None:
         if found := self.locate(request):
             text = files.rewrite_draft(found, action)
-            files.read_draft(as_file(found.folder, found.name, text))  # what is no mail afterwards is refused now
+            files.read_draft(
+                as_file(found.folder, found.name, text)
+            )  # what is no mail afterwards is refused now
             self.folders.rewrite(found, text)
 
     async def replace(self, old: Request, new: Request) -> None:
@@ -189,7 +214,9 @@ class Follower:
         if folder == "Rejected":
             since = round(request.created.timestamp() * 1e9) - _SECOND
         for found in self.folders.files(folder, since):
-            if found.properties.get("draft_id") == request.id or files.names(found, request):
+            if found.properties.get("draft_id") == request.id or files.names(
+                found, request
+            ):
                 return found
         return None
 

@@ -28,7 +28,9 @@ class Forged:
 def check_answers(tx: Transaction, policy: Policy) -> Genuine | Forged:
     """Of the answers since the desk has its key: who guards a desk leaves the key that the account may know."""
     if name := passkeys.find_forged_key(tx, policy.seal):
-        return Forged(name, f"the passkey {name} was not written by this desk, or was changed since")
+        return Forged(
+            name, f"the passkey {name} was not written by this desk, or was changed since"
+        )
     sql = f"SELECT {ANSWER_COLUMNS}, evidence FROM answers WHERE proof IN ('password', 'passkey') AND at >= ?"
     signed = []
     for row in tx.all(f"{sql} ORDER BY at, number", clock.to_ms(policy.since)):
@@ -50,19 +52,34 @@ def _count_earlier(tx: Transaction, policy: Policy) -> int:
 
 def _find_other_terms(tx: Transaction, policy: Policy) -> Forged | None:
     for each in permissions.list_all(tx):
-        if each.proof == "passkey" and each.made >= policy.since and not policy.has_signed_terms(tx, each):
-            return Forged(each.id, f"the permission {each.id} says something else than what a passkey signed")
+        if (
+            each.proof == "passkey"
+            and each.made >= policy.since
+            and not policy.has_signed_terms(tx, each)
+        ):
+            return Forged(
+                each.id,
+                f"the permission {each.id} says something else than what a passkey signed",
+            )
     return None
 
 
-def _find_difference(tx: Transaction, signed: list[WrittenAnswer], policy: Policy) -> Forged | None:
+def _find_difference(
+    tx: Transaction, signed: list[WrittenAnswer], policy: Policy
+) -> Forged | None:
     """Where the requests and the record say something else than what was signed."""
     kept = {(written.request_id, written.word, written.digest) for written in signed}
     for name, word, digest in history.signed_answers(tx, policy.since):
         if (name, word, digest) not in kept:
-            return Forged(name, f"the record has an answer to {name} ({word}) that was signed and is no more")
+            return Forged(
+                name,
+                f"the record has an answer to {name} ({word}) that was signed and is no more",
+            )
     for name in dict.fromkeys(written.request_id for written in signed):
         row = tx.one("SELECT action, digest FROM requests WHERE id = ?", name)
         if row is None or read_action(row[0]).digest != row[1]:
-            return Forged(name, f"the text of {name}, which was answered with a passkey, was changed since")
+            return Forged(
+                name,
+                f"the text of {name}, which was answered with a passkey, was changed since",
+            )
     return None

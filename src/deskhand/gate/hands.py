@@ -140,7 +140,9 @@ class CallHand:
 class Servers(Protocol):
     """The other servers that stand behind this gate."""
 
-    async def prepare(self, server: str, tool: str, arguments: Mapping[str, Any], definition: str) -> None:
+    async def prepare(
+        self, server: str, tool: str, arguments: Mapping[str, Any], definition: str
+    ) -> None:
         """Refuse a call that could not be made now, or whose tool is no longer what the person has seen."""
 
     async def perform(self, server: str, tool: str, arguments: Mapping[str, Any]) -> str:
@@ -159,13 +161,19 @@ Hand = MailHand | ChangeHand | LeaveHand | CallHand | AnswerHand
 
 
 async def hand_for(
-    request: Request, mailbox: Callable[[], Mailbox], store: Store, servers: Callable[[], Servers]
+    request: Request,
+    mailbox: Callable[[], Mailbox],
+    store: Store,
+    servers: Callable[[], Servers],
 ) -> Hand:
     match request.action:
         case Mail() as mail:
             date = request.frozen or request.created
             contents = await store.read(enclosures.load, mail.attachments)
-            return MailHand(mailbox(), await asyncio.to_thread(compose, mail, request.send_id, date, contents))
+            return MailHand(
+                mailbox(),
+                await asyncio.to_thread(compose, mail, request.send_id, date, contents),
+            )
         case MailChange() as change:
             return ChangeHand(mailbox(), change)
         case LeaveList() as leaving:

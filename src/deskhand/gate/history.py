@@ -18,7 +18,9 @@ def ends_with_yes(tx: Transaction, request_id: str, digest: str, since: datetime
 
     It was said at `since`; lines from the beginning of that day are looked at, and their chain must be whole.
     """
-    row = tx.one("SELECT MIN(first_seq) FROM audit_days WHERE day >= ?", clock.iso(since)[:10])
+    row = tx.one(
+        "SELECT MIN(first_seq) FROM audit_days WHERE day >= ?", clock.iso(since)[:10]
+    )
     if row is None or row[0] is None:
         return False
     first = int(row[0])
@@ -37,11 +39,20 @@ def ends_with_yes(tx: Transaction, request_id: str, digest: str, since: datetime
 
 def signed_answers(tx: Transaction, since: datetime) -> list[tuple[str, str, str]]:
     """Of each answer that a passkey signed, as the record has it: the request, the word and the digest."""
-    rows = tx.all("SELECT entry FROM audit WHERE entry LIKE ? ORDER BY seq", '%"kind":"passkey"%')
+    rows = tx.all(
+        "SELECT entry FROM audit WHERE entry LIKE ? ORDER BY seq", '%"kind":"passkey"%'
+    )
     found = [Entry.model_validate_json(text) for (text,) in rows]
     found = [entry for entry in found if entry.timestamp >= clock.iso(since)]
-    facts = [(entry.action_type, entry.parameters or {}) for entry in found if entry.action_type in _ANSWERS]
-    return [(str(given.get("action_id")), word, str(given.get("digest"))) for word, given in facts]
+    facts = [
+        (entry.action_type, entry.parameters or {})
+        for entry in found
+        if entry.action_type in _ANSWERS
+    ]
+    return [
+        (str(given.get("action_id")), word, str(given.get("digest")))
+        for word, given in facts
+    ]
 
 
 def _entries_about(tx: Transaction, request_id: str, first: int) -> Iterator[Entry]:

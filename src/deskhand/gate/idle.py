@@ -10,7 +10,9 @@ from deskhand.gate.folders import RequestFile
 from deskhand.gate.requests import Request
 from deskhand.store import Transaction
 
-_NOT_THE_PERSONS = "an assistant wrote or moved a note that says the same, so it is not the person's word"
+_NOT_THE_PERSONS = (
+    "an assistant wrote or moved a note that says the same, so it is not the person's word"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,12 @@ class IdleFile:
 
 
 def find(
-    tx: Transaction, found: list[RequestFile], now: datetime, unopened: Mapping[str, str], *, sealed: bool
+    tx: Transaction,
+    found: list[RequestFile],
+    now: datetime,
+    unopened: Mapping[str, str],
+    *,
+    sealed: bool,
 ) -> list[IdleFile]:
     """`unopened`: why a draft could not be made a request."""
     reasons = [(each, _explain(tx, each, now, unopened, sealed=sealed)) for each in found]
@@ -28,7 +35,12 @@ def find(
 
 
 def _explain(
-    tx: Transaction, found: RequestFile, now: datetime, unopened: Mapping[str, str], *, sealed: bool
+    tx: Transaction,
+    found: RequestFile,
+    now: datetime,
+    unopened: Mapping[str, str],
+    *,
+    sealed: bool,
 ) -> str | None:
     """Why the file releases nothing; None where it does, or will when its mail is asked for."""
     given = found.properties
@@ -39,7 +51,9 @@ def _explain(
     if files.is_sealed(given):
         return "no request of this desk has its id"
     if files.is_draft(found):
-        return _explain_draft(tx, found, unopened.get(found.path, "the mail that it answers is not read yet"))
+        return _explain_draft(
+            tx, found, unopened.get(found.path, "the mail that it answers is not read yet")
+        )
     if files.is_approval(given):
         return _explain_approval(tx, found, now, sealed=sealed)
     return _explain_note(found)
@@ -72,7 +86,9 @@ def _explain_draft(tx: Transaction, found: RequestFile, why: str) -> str:
     return f"{why}; it is looked at again"
 
 
-def _explain_approval(tx: Transaction, found: RequestFile, now: datetime, *, sealed: bool) -> str | None:
+def _explain_approval(
+    tx: Transaction, found: RequestFile, now: datetime, *, sealed: bool
+) -> str | None:
     if sealed:
         return "approvals are sealed here, or need a stronger proof: a file written by hand does not count"
     if authorship.is_a_tools(tx, found.properties):

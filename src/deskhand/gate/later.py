@@ -17,7 +17,9 @@ def backoff(attempts: int) -> timedelta:
     return min(timedelta(seconds=2.0 ** min(attempts, 12)), LONGEST_BACKOFF)
 
 
-async def postpone(store: Store, request: Request, outcome: Departure, now: datetime) -> None:
+async def postpone(
+    store: Store, request: Request, outcome: Departure, now: datetime
+) -> None:
     """It may not leave yet: under DEV_MODE it rests, and the rate says from when on it may."""
     changes: dict[str, Any] = {}
     due = None

@@ -48,7 +48,11 @@ class LeaveList(NoMail):
 
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:
-        return ("list", self.sender), ("signed by, as the mail says", self.signed_by), ("address", self.address)
+        return (
+            ("list", self.sender),
+            ("signed by, as the mail says", self.signed_by),
+            ("address", self.address),
+        )
 
     @property
     def question(self) -> str:
@@ -60,5 +64,7 @@ class LeaveList(NoMail):
 
     def edit(self, changes: Mapping[str, str]) -> "LeaveList":
         if any(getattr(self, key, "") != value for key, value in changes.items()):
-            raise InvalidInput("this is not edited", hint="say no to it, and how you want it done")
+            raise InvalidInput(
+                "this is not edited", hint="say no to it, and how you want it done"
+            )
         return self

@@ -52,10 +52,19 @@ def find_asked(tx: Transaction, digest: str) -> Request | None:
 
 
 def page(
-    tx: Transaction, after: tuple[int, int, str], limit: int, now: datetime, *, snoozed: bool | None = None
+    tx: Transaction,
+    after: tuple[int, int, str],
+    limit: int,
+    now: datetime,
+    *,
+    snoozed: bool | None = None,
 ) -> list[Request]:
     """The open requests behind a place, urgent ones and then the oldest first: all, those put off, or the others."""
-    sleeping = {None: "", True: " AND snoozed > ?", False: " AND COALESCE(snoozed, 0) <= ?"}[snoozed]
+    sleeping = {
+        None: "",
+        True: " AND snoozed > ?",
+        False: " AND COALESCE(snoozed, 0) <= ?",
+    }[snoozed]
     values = [clock.to_ms(now)] if sleeping else []
     rows = tx.all(
         f"SELECT {COLUMNS} FROM requests WHERE state IN ({_marks(OPEN)})"
@@ -69,13 +78,23 @@ def page(
 def name_askers(tx: Transaction, names: Iterable[str | None]) -> dict[str, str]:
     """Who asked for each of these requests, in words; those that there are not are left out."""
     wanted = [*{name for name in names if name}]
-    rows = tx.all(f"SELECT id, asker, asked_by FROM requests WHERE id IN ({_marks(wanted)})", *wanted) if wanted else []
+    rows = (
+        tx.all(
+            f"SELECT id, asker, asked_by FROM requests WHERE id IN ({_marks(wanted)})",
+            *wanted,
+        )
+        if wanted
+        else []
+    )
     return {name: describe_asker(asker, door) for name, asker, door in rows}
 
 
 def list_askers(tx: Transaction) -> list[str]:
     """Who asked for what is open, as the cards name them."""
-    rows = tx.all(f"SELECT DISTINCT asker, asked_by FROM requests WHERE state IN ({_marks(OPEN)})", *OPEN)
+    rows = tx.all(
+        f"SELECT DISTINCT asker, asked_by FROM requests WHERE state IN ({_marks(OPEN)})",
+        *OPEN,
+    )
     return sorted({describe_asker(*row) for row in rows})
 
 
@@ -90,13 +109,20 @@ def waiting_ids(tx: Transaction, now: datetime) -> list[tuple[str, State, bool]]
     return [(name, state, bool(asleep)) for name, state, asleep in rows]
 
 
-def find_files(tx: Transaction, names: Sequence[str]) -> dict[str, tuple[str, Folder, State]]:
+def find_files(
+    tx: Transaction, names: Sequence[str]
+) -> dict[str, tuple[str, Folder, State]]:
     """Of each of these files that is a request's: its id, where the file was seen last, and its state."""
     found: dict[str, tuple[str, Folder, State]] = {}
     for start in range(0, len(names), 1000):
         some = names[start : start + 1000]
-        rows = tx.all(f"SELECT file, id, folder, state FROM requests WHERE file IN ({_marks(some)})", *some)
-        found |= {name: (request_id, folder, state) for name, request_id, folder, state in rows}
+        rows = tx.all(
+            f"SELECT file, id, folder, state FROM requests WHERE file IN ({_marks(some)})",
+            *some,
+        )
+        found |= {
+            name: (request_id, folder, state) for name, request_id, folder, state in rows
+        }
     return found
 
 
@@ -114,7 +140,12 @@ def find_misplaced(tx: Transaction, limit: int) -> list[Request]:
 
 def has_approved(tx: Transaction) -> bool:
     """Whether any file was seen in Approved/ that has not left yet."""
-    return tx.one("SELECT 1 FROM requests WHERE state = 'approved' AND folder = 'Approved' LIMIT 1") is not None
+    return (
+        tx.one(
+            "SELECT 1 FROM requests WHERE state = 'approved' AND folder = 'Approved' LIMIT 1"
+        )
+        is not None
+    )
 
 
 def find_unsettled(tx: Transaction, limit: int) -> list[Request]:
@@ -135,8 +166,18 @@ def find_refused(tx: Transaction, mail: str) -> list[Request]:
 
 def find_answered(tx: Transaction, header: str) -> str | None:
     """The orchestrator's key of a mail that was answered, by its Message-ID header."""
-    rows = tx.all("SELECT mail, action FROM requests WHERE mail IS NOT NULL AND action LIKE ?", f"%<{header}>%")
-    return next((str(mail) for mail, text in rows if read_action(text).in_reply_to == f"<{header}>"), None)
+    rows = tx.all(
+        "SELECT mail, action FROM requests WHERE mail IS NOT NULL AND action LIKE ?",
+        f"%<{header}>%",
+    )
+    return next(
+        (
+            str(mail)
+            for mail, text in rows
+            if read_action(text).in_reply_to == f"<{header}>"
+        ),
+        None,
+    )
 
 
 def answering(tx: Transaction, message_id: str) -> list[str]:
@@ -183,10 +224,15 @@ def troubles(tx: Transaction, limit: int) -> list[Request]:
 def waits_of(tx: Transaction, since: datetime, limit: int) -> list[timedelta]:
     """How long the newest requests that were answered had waited for the person."""
     sql = "SELECT decided - created FROM requests WHERE decided >= ? ORDER BY decided DESC LIMIT ?"
-    return [timedelta(milliseconds=max(0, waited)) for (waited,) in tx.all(sql, clock.to_ms(since), limit)]
+    return [
+        timedelta(milliseconds=max(0, waited))
+        for (waited,) in tx.all(sql, clock.to_ms(since), limit)
+    ]
 
 
-def mails_sent_to(tx: Transaction, addresses: Sequence[str]) -> dict[str, tuple[int, datetime]]:
+def mails_sent_to(
+    tx: Transaction, addresses: Sequence[str]
+) -> dict[str, tuple[int, datetime]]:
     """How many mails left for each of these addresses, and when the last one did."""
     rows = tx.all(
         "SELECT address, COUNT(*), MAX(COALESCE(frozen, created)) FROM written_to JOIN requests ON id = request_id"
@@ -196,7 +242,9 @@ def mails_sent_to(tx: Transaction, addresses: Sequence[str]) -> dict[str, tuple[
     return {address: (count, clock.from_ms(last)) for address, count, last in rows}
 
 
-def earlier_sends(tx: Transaction, digests: Sequence[str]) -> dict[str, tuple[str, datetime]]:
+def earlier_sends(
+    tx: Transaction, digests: Sequence[str]
+) -> dict[str, tuple[str, datetime]]:
     """The request by which each of these mails left before, and when; the last one, where it left more than once."""
     rows = tx.all(
         "SELECT digest, id, COALESCE(tried, frozen, created) AS at FROM requests"
@@ -217,11 +265,15 @@ def addresses_written_to(tx: Transaction, limit: int) -> list[str]:
 def insert(tx: Transaction, request: Request) -> bool:
     """Whether it is in; not where it is there, or the same proposal of a tool is open already."""
     values = [to_column(name, getattr(request, name)) for name in NAMES]
-    sql = f"INSERT INTO requests ({COLUMNS}) VALUES ({_marks(values)}) ON CONFLICT DO NOTHING"
+    sql = (
+        f"INSERT INTO requests ({COLUMNS}) VALUES ({_marks(values)}) ON CONFLICT DO NOTHING"
+    )
     return tx.execute(sql, *values) == 1
 
 
-def change(tx: Transaction, /, request: Request, state: State, **changes: Any) -> Request | Conflict:
+def change(
+    tx: Transaction, /, request: Request, state: State, **changes: Any
+) -> Request | Conflict:
     """The request as the caller saw it becomes `state`, or somebody else was faster."""
     if state in OPEN and request.state not in OPEN and not _make_room(tx, request):
         return Conflict()
@@ -229,11 +281,19 @@ def change(tx: Transaction, /, request: Request, state: State, **changes: Any) -
     if "action" in changes:
         changed = replace(changed, digest=changed.action.digest)
         changes["digest"] = changed.digest
-    values = {name: to_column(name, value) for name, value in ({"state": state} | changes).items()}
+    values = {
+        name: to_column(name, value) for name, value in ({"state": state} | changes).items()
+    }
     names = ", ".join(f"{name} = ?" for name in values)
     done = tx.execute(
         f"UPDATE requests SET {names} WHERE id = ? AND state = ? AND revision = ? AND COALESCE(lease, 0) = ?",
-        *(*values.values(), request.id, request.state, request.revision, to_column("lease", request.lease) or 0),
+        *(
+            *values.values(),
+            request.id,
+            request.state,
+            request.revision,
+            to_column("lease", request.lease) or 0,
+        ),
     )
     return changed if done else Conflict()
 
@@ -241,35 +301,53 @@ def change(tx: Transaction, /, request: Request, state: State, **changes: Any) -
 def _make_room(tx: Transaction, request: Request) -> bool:
     """One request for one proposal: what is opened again takes the place of one that waits meanwhile."""
     sql = "UPDATE requests SET state = 'withdrawn', due = NULL WHERE asked = ? AND origin = 'tool' AND id <> ?"
-    tx.execute(f"{sql} AND state IN ('waiting', 'held', 'approved')", request.asked, request.id)
+    tx.execute(
+        f"{sql} AND state IN ('waiting', 'held', 'approved')", request.asked, request.id
+    )
     sql = "SELECT 1 FROM requests WHERE asked = ? AND origin = 'tool' AND id <> ? AND state IN ('sending', 'unknown')"
     return tx.one(sql, request.asked, request.id) is None
 
 
 def remember_place(tx: Transaction, request_id: str, folder: Folder, file: str) -> None:
-    tx.execute("UPDATE requests SET folder = ?, file = ? WHERE id = ?", folder, file, request_id)
+    tx.execute(
+        "UPDATE requests SET folder = ?, file = ? WHERE id = ?", folder, file, request_id
+    )
 
 
 def mark_settled(tx: Transaction, request: Request) -> None:
-    tx.execute("UPDATE requests SET settled = ? WHERE id = ?", int(request.state != "waiting"), request.id)
+    tx.execute(
+        "UPDATE requests SET settled = ? WHERE id = ?",
+        int(request.state != "waiting"),
+        request.id,
+    )
 
 
-def take_due(tx: Transaction, now: datetime, turn: timedelta, untried_since: datetime | None = None) -> Request | None:
+def take_due(
+    tx: Transaction, now: datetime, turn: timedelta, untried_since: datetime | None = None
+) -> Request | None:
     """One request that somebody has to go on with, and that nobody else takes up for the length of a turn."""
     wanted = "due <= ?"
     moment = clock.to_ms(now)
-    if untried_since is not None:  # a pass over everything tries what is due later too, but each once
+    if (
+        untried_since is not None
+    ):  # a pass over everything tries what is due later too, but each once
         wanted = "COALESCE(tried, 0) < ? AND (state = 'approved' OR due <= ?)"
     values = [moment] if untried_since is None else [clock.to_ms(untried_since), moment]
     locked = " FOR UPDATE SKIP LOCKED" if tx.dialect == "postgresql" else ""
     row = tx.one(
-        f"SELECT {COLUMNS} FROM requests WHERE due IS NOT NULL AND {wanted} ORDER BY due, id LIMIT 1{locked}", *values
+        f"SELECT {COLUMNS} FROM requests WHERE due IS NOT NULL AND {wanted} ORDER BY due, id LIMIT 1{locked}",
+        *values,
     )
     if row is None:
         return None
     request = read_row(row)
     until = now + turn
-    tx.execute("UPDATE requests SET due = ?, tried = ? WHERE id = ?", clock.to_ms(until), moment, request.id)
+    tx.execute(
+        "UPDATE requests SET due = ?, tried = ? WHERE id = ?",
+        clock.to_ms(until),
+        moment,
+        request.id,
+    )
     return replace(request, due=until, tried=now)
 
 
@@ -283,8 +361,18 @@ def pull_back(tx: Transaction, now: datetime) -> None:
     moment = clock.to_ms(now)
     ahead = clock.to_ms(now + AHEAD)
     tx.execute("UPDATE sends SET at = ? WHERE at > ?", moment, ahead)
-    tx.execute("UPDATE requests SET due = ?, tried = ? WHERE due IS NOT NULL AND tried > ?", moment, moment, ahead)
-    tx.execute("UPDATE requests SET due = ? WHERE state = 'held' AND decided > ? AND due > ?", moment, ahead, moment)
+    tx.execute(
+        "UPDATE requests SET due = ?, tried = ? WHERE due IS NOT NULL AND tried > ?",
+        moment,
+        moment,
+        ahead,
+    )
+    tx.execute(
+        "UPDATE requests SET due = ? WHERE state = 'held' AND decided > ? AND due > ?",
+        moment,
+        ahead,
+        moment,
+    )
 
 
 def wake_rested(tx: Transaction, now: datetime) -> None:
@@ -293,7 +381,9 @@ def wake_rested(tx: Transaction, now: datetime) -> None:
     tx.execute(sql, clock.to_ms(now))
 
 
-def postpone(tx: Transaction, /, request: Request, due: datetime | None, **changes: Any) -> None:
+def postpone(
+    tx: Transaction, /, request: Request, due: datetime | None, **changes: Any
+) -> None:
     """Try an approved request again at that time, or not by itself."""
     values = {name: to_column(name, value) for name, value in changes.items()}
     names = "".join(f", {name} = ?" for name in values)
@@ -316,13 +406,18 @@ def mark_sent(tx: Transaction, request: Request, mail: Sent, *, untold: bool) ->
     )
     for address in {each.casefold() for each in request.action.everybody}:
         tx.execute(
-            "INSERT INTO written_to (address, request_id) VALUES (?, ?) ON CONFLICT DO NOTHING", address, request.id
+            "INSERT INTO written_to (address, request_id) VALUES (?, ?) ON CONFLICT DO NOTHING",
+            address,
+            request.id,
         )
 
 
 def mark_told(tx: Transaction, request: Request) -> bool:
     """Whoever proposed it is told now that it was sent; once."""
-    return tx.execute("UPDATE requests SET untold = 0 WHERE id = ? AND untold = 1", request.id) == 1
+    return (
+        tx.execute("UPDATE requests SET untold = 0 WHERE id = ? AND untold = 1", request.id)
+        == 1
+    )
 
 
 def take_back_all(tx: Transaction, note: str) -> None:
@@ -342,7 +437,9 @@ def take_back_all(tx: Transaction, note: str) -> None:
 def withdraw(tx: Transaction, asked: str) -> list[Request]:
     """Close the waiting requests of a proposal that a hand-written approval released."""
     sql = f"SELECT {COLUMNS} FROM requests WHERE asked = ? AND state IN ('waiting', 'held', 'approved')"
-    closed = [change(tx, read_row(row), "withdrawn", due=None) for row in tx.all(sql, asked)]
+    closed = [
+        change(tx, read_row(row), "withdrawn", due=None) for row in tx.all(sql, asked)
+    ]
     return [request for request in closed if isinstance(request, Request)]
 
 

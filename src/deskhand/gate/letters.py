@@ -22,5 +22,13 @@ def edit_action(request: Request, letter: Letter) -> Action:
     body = letter.body.replace("\r\n", "\n")
     if request.home == "Drafts" and body.strip():
         body = f"{body.strip()}\n"  # as a note is read
-    changes = {"to": letter.to, "cc": letter.cc, "bcc": letter.bcc, "subject": letter.subject, "body": body}
-    return request.action.edit({name: value for name, value in changes.items() if value is not None})
+    changes = {
+        "to": letter.to,
+        "cc": letter.cc,
+        "bcc": letter.bcc,
+        "subject": letter.subject,
+        "body": body,
+    }
+    return request.action.edit(
+        {name: value for name, value in changes.items() if value is not None}
+    )

@@ -10,7 +10,11 @@ from deskhand import unseen
 def poses_as_latin(domain: str) -> bool:
     """Whether a label in another alphabet has no letter that tells it from a plain one."""
     labels = [label for label in domain.split(".") if not label.isascii()]
-    foreign = [each for each in labels if not any("LATIN" in unicodedata.name(char, "") for char in each)]
+    foreign = [
+        each
+        for each in labels
+        if not any("LATIN" in unicodedata.name(char, "") for char in each)
+    ]
     return any(skeleton(label).isascii() for label in foreign)
 
 
@@ -19,7 +23,9 @@ def is_alike(one: str, other: str) -> bool:
     if one.casefold() == other.casefold():
         return False
     same_name = one.rpartition("@")[0].casefold() == other.rpartition("@")[0].casefold()
-    return is_twin(one, other) or (same_name and looks_like(readable(domain_of(one)), readable(domain_of(other))))
+    return is_twin(one, other) or (
+        same_name and looks_like(readable(domain_of(one)), readable(domain_of(other)))
+    )
 
 
 def is_twin(one: str, other: str) -> bool:
@@ -40,7 +46,13 @@ def readable(domain: str) -> str:
 def count_scripts(domain: str) -> int:
     """How many alphabets a label mixes, at the most."""
     return max(
-        len({unicodedata.name(char, "?").partition(" ")[0] for char in label if char.isalpha()})
+        len(
+            {
+                unicodedata.name(char, "?").partition(" ")[0]
+                for char in label
+                if char.isalpha()
+            }
+        )
         for label in domain.split(".")
     )
 
@@ -53,9 +65,16 @@ def looks_like(one: str, other: str) -> bool:
 
 def skeleton(domain: str) -> str:
     plain = "".join(
-        char for char in unicodedata.normalize("NFKD", domain.casefold()) if not unicodedata.combining(char)
+        char
+        for char in unicodedata.normalize("NFKD", domain.casefold())
+        if not unicodedata.combining(char)
     )
-    return plain.translate(unseen.ALIKE).replace("rn", "m").replace("vv", "w").replace("i", "l")
+    return (
+        plain.translate(unseen.ALIKE)
+        .replace("rn", "m")
+        .replace("vv", "w")
+        .replace("i", "l")
+    )
 
 
 def _one_apart(one: str, other: str) -> bool:

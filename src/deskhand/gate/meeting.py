@@ -79,18 +79,29 @@ def _count(mails: Sequence[MailSummary]) -> tuple[Counter[str], dict[str, int]]:
 
 
 def _wrote(mail: MailSummary, address: str) -> bool:
-    return address.casefold() in {person.address.casefold() for person in people(mail.sender)}
+    return address.casefold() in {
+        person.address.casefold() for person in people(mail.sender)
+    }
 
 
 def find_met(tx: Transaction, addresses: Sequence[str]) -> dict[str, Met]:
     marks = ", ".join("?" for _ in addresses) or "NULL"
-    rows = tx.all(f"SELECT address, sent, last_sent, last_heard FROM met WHERE address IN ({marks})", *addresses)
-    return {address: Met(sent, _moment(last), _moment(heard)) for address, sent, last, heard in rows}
+    rows = tx.all(
+        f"SELECT address, sent, last_sent, last_heard FROM met WHERE address IN ({marks})",
+        *addresses,
+    )
+    return {
+        address: Met(sent, _moment(last), _moment(heard))
+        for address, sent, last, heard in rows
+    }
 
 
 def find_written_to(tx: Transaction, limit: int) -> list[str]:
     """Addresses that the person has written to by whichever program."""
-    return [address for (address,) in tx.all("SELECT address FROM met WHERE sent > 0 LIMIT ?", limit)]
+    return [
+        address
+        for (address,) in tx.all("SELECT address FROM met WHERE sent > 0 LIMIT ?", limit)
+    ]
 
 
 def _moment(at: int | None) -> datetime | None:

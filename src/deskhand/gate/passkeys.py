@@ -72,7 +72,12 @@ class Said(BaseModel):
     about: tuple[tuple[str, str], ...] = ()
 
     def challenge(self, nonce: str) -> str:
-        lines = ["deskhand", self.word, nonce, *(f"{name} {digest}" for name, digest in sorted(self.about))]
+        lines = [
+            "deskhand",
+            self.word,
+            nonce,
+            *(f"{name} {digest}" for name, digest in sorted(self.about)),
+        ]
         return encode(sha256("\n".join(lines).encode()).digest())
 
 
@@ -110,7 +115,11 @@ class Passkey:
 
 
 def refuse(why: str) -> Denied:
-    return Denied(f"this passkey's answer does not count: {why}", reason="proof", hint="nothing was done; try again")
+    return Denied(
+        f"this passkey's answer does not count: {why}",
+        reason="proof",
+        hint="nothing was done; try again",
+    )
 
 
 def check(key: Passkey, said: Said, assertion: Assertion, origin: str | None = None) -> int:
@@ -119,7 +128,9 @@ def check(key: Passkey, said: Said, assertion: Assertion, origin: str | None = N
     Without an `origin` any of the key's host will do: whoever took the answer has checked it, and sealed that.
     """
     client = assertion.client_data
-    _demand_client_data(client, "webauthn.get", said.challenge(assertion.nonce), origin, key.host)
+    _demand_client_data(
+        client, "webauthn.get", said.challenge(assertion.nonce), origin, key.host
+    )
     data = decode(assertion.authenticator_data)
     _demand_person(data, key.host)
     signed = data + sha256(decode(client)).digest()
@@ -131,21 +142,35 @@ def check(key: Passkey, said: Said, assertion: Assertion, origin: str | None = N
 def read_new_key(given: NewKey, origin: str, name: str, now: datetime) -> Passkey:
     """The key that an authenticator made for this origin; no other kind than we can check."""
     host = urlsplit(origin).hostname or ""
-    _demand_client_data(given.client_data, "webauthn.create", ENROL.challenge(given.nonce), origin, host)
+    _demand_client_data(
+        given.client_data, "webauthn.create", ENROL.challenge(given.nonce), origin, host
+    )
     data = decode(given.authenticator_data)
     _demand_person(data, host)
     length = int.from_bytes(data[_HEAD + 16 : _HEAD + 18])
-    if not data[32] & _HAS_KEY or data[_HEAD + 18 : _HEAD + 18 + length] != decode(given.id) or not length:
+    if (
+        not data[32] & _HAS_KEY
+        or data[_HEAD + 18 : _HEAD + 18 + length] != decode(given.id)
+        or not length
+    ):
         raise refuse("the authenticator made another key")
-    is_signed_by(decode(given.public_key), b"", b"")  # a key that cannot be read is refused here
-    return Passkey(given.id, name, host, given.public_key, int.from_bytes(data[33:_HEAD]), now)
+    is_signed_by(
+        decode(given.public_key), b"", b""
+    )  # a key that cannot be read is refused here
+    return Passkey(
+        given.id, name, host, given.public_key, int.from_bytes(data[33:_HEAD]), now
+    )
 
 
-def _demand_client_data(text: str, kind: str, challenge: str, origin: str | None, host: str) -> None:
+def _demand_client_data(
+    text: str, kind: str, challenge: str, origin: str | None, host: str
+) -> None:
     try:
         found: dict[str, Any] = dict(json.loads(decode(text)))
         came_from = str(found["origin"])
-        own = came_from == origin or (origin is None and urlsplit(came_from).hostname == host)
+        own = came_from == origin or (
+            origin is None and urlsplit(came_from).hostname == host
+        )
     except (ValueError, KeyError, TypeError, RecursionError):
         raise refuse("the browser's part cannot be read") from None
     if found.get("type") != kind or found.get("challenge") != challenge:
@@ -217,7 +242,14 @@ def use_nonce(tx: Transaction, seal: Seal, nonce: str, place: str, now: datetime
 
 
 def accept(
-    tx: Transaction, seal: Seal, said: Said, assertion: Assertion, *, origin: str, place: str, now: datetime
+    tx: Transaction,
+    seal: Seal,
+    said: Said,
+    assertion: Assertion,
+    *,
+    origin: str,
+    place: str,
+    now: datetime,
 ) -> Passkey:
     """The key whose signature this is, given now and for the first time; its counter goes on."""
     key = find(tx, seal, assertion.id)
@@ -225,7 +257,9 @@ def accept(
         raise refuse("this desk does not know the passkey, or it was revoked")
     count = check(key, said, assertion, origin)
     use_nonce(tx, seal, assertion.nonce, place, now)
-    if count <= key.sign_count and (count or key.sign_count):  # keys that are synced between devices never count
+    if count <= key.sign_count and (
+        count or key.sign_count
+    ):  # keys that are synced between devices never count
         raise refuse("its counter went back, as that of a copied key does")
     used = replace(key, sign_count=count, used=now)
     _write(tx, seal, used)
@@ -235,14 +269,27 @@ def accept(
 # Rows.
 
 
-def add(tx: Transaction, seal: Seal, key: Passkey, place: str, nonce: str, now: datetime) -> None:
+def add(
+    tx: Transaction, seal: Seal, key: Passkey, place: str, nonce: str, now: datetime
+) -> None:
     if not 0 < len(key.name) <= LONGEST_NAME or not key.name.isprintable():
-        problem = FieldProblem("name", "is no name for a passkey", None, f"use 1 to {LONGEST_NAME} characters")
+        problem = FieldProblem(
+            "name", "is no name for a passkey", None, f"use 1 to {LONGEST_NAME} characters"
+        )
         raise InvalidInput("the passkey needs a name", fields=[problem])
     use_nonce(tx, seal, nonce, place, now)
     if tx.one("SELECT 1 FROM passkeys WHERE id = ? OR name = ?", key.id, key.name):
-        raise InvalidInput(f"there is, or was, a passkey {key.name}", hint="choose another name")
-    values = (key.id, key.name, key.host, key.public_key, key.sign_count, clock.to_ms(key.created))
+        raise InvalidInput(
+            f"there is, or was, a passkey {key.name}", hint="choose another name"
+        )
+    values = (
+        key.id,
+        key.name,
+        key.host,
+        key.public_key,
+        key.sign_count,
+        clock.to_ms(key.created),
+    )
     sql = "INSERT INTO passkeys (id, name, host, public_key, sign_count, created, seal) VALUES (?, ?, ?, ?, ?, ?, '')"
     tx.execute(sql, *values)
     _write(tx, seal, key)
@@ -258,7 +305,9 @@ def find(tx: Transaction, seal: Seal, key_id: str) -> Passkey | None:
 
 def list_keys(tx: Transaction, seal: Seal) -> list[Passkey]:
     """Those that were not revoked, the oldest first."""
-    rows = tx.all(f"SELECT {_COLUMNS} FROM passkeys WHERE revoked IS NULL ORDER BY created, name")
+    rows = tx.all(
+        f"SELECT {_COLUMNS} FROM passkeys WHERE revoked IS NULL ORDER BY created, name"
+    )
     return [key for key in (_genuine(row, seal) for row in rows) if key is not None]
 
 
@@ -272,7 +321,9 @@ def revoke(tx: Transaction, seal: Seal, name: str, now: datetime) -> Passkey:
     """From now on nothing that it signs counts, nor what it signed and has not left yet."""
     key = next((key for key in list_keys(tx, seal) if key.name == name), None)
     if key is None:
-        raise NotFound(f"there is no passkey {name}", hint="`deskhand passkey list` names them")
+        raise NotFound(
+            f"there is no passkey {name}", hint="`deskhand passkey list` names them"
+        )
     revoked = replace(key, revoked=now)
     _write(tx, seal, revoked)
     permissions.close_signed(tx, now)
@@ -293,7 +344,11 @@ def forget_all(tx: Transaction) -> None:
 def _write(tx: Transaction, seal: Seal, key: Passkey) -> None:
     tx.execute(
         "UPDATE passkeys SET sign_count = ?, used = ?, revoked = ?, seal = ? WHERE id = ?",
-        *(key.sign_count, key.used and clock.to_ms(key.used), key.revoked and clock.to_ms(key.revoked)),
+        *(
+            key.sign_count,
+            key.used and clock.to_ms(key.used),
+            key.revoked and clock.to_ms(key.revoked),
+        ),
         *(_seal_of(key, seal), key.id),
     )
 
@@ -307,13 +362,23 @@ def _genuine(row: Row, seal: Seal) -> Passkey | None:
 
 def _read(row: Row) -> Passkey:
     *facts, created, used, revoked, _seal = row
-    moments = [None if each is None else clock.from_ms(each) for each in (created, used, revoked)]
+    moments = [
+        None if each is None else clock.from_ms(each) for each in (created, used, revoked)
+    ]
     return Passkey(*facts, *moments)
 
 
 def _seal_of(key: Passkey, seal: Seal) -> str:
     revoked = key.revoked and clock.to_ms(key.revoked)
-    facts = (key.id, key.name, key.host, key.public_key, key.sign_count, clock.to_ms(key.created), revoked)
+    facts = (
+        key.id,
+        key.name,
+        key.host,
+        key.public_key,
+        key.sign_count,
+        clock.to_ms(key.created),
+        revoked,
+    )
     return seal("passkey", *facts)
 
 
@@ -332,7 +397,13 @@ def replace_codes(tx: Transaction, seal: Seal, now: datetime) -> Sequence[str]:
 
 def use_code(tx: Transaction, seal: Seal, code: str) -> bool:
     """Use a code up; whether it was one."""
-    return tx.execute("DELETE FROM recovery_codes WHERE digest = ?", seal("code", code.strip().lower())) == 1
+    return (
+        tx.execute(
+            "DELETE FROM recovery_codes WHERE digest = ?",
+            seal("code", code.strip().lower()),
+        )
+        == 1
+    )
 
 
 def count_codes(tx: Transaction) -> int:

@@ -33,7 +33,14 @@ def hash_password(password: str) -> str:
     if not SHORTEST <= len(password) <= LONGEST:
         raise InvalidInput(
             "this is no password for the page",
-            fields=[FieldProblem("password", f"{len(password)} characters", None, f"use {SHORTEST} to {LONGEST}")],
+            fields=[
+                FieldProblem(
+                    "password",
+                    f"{len(password)} characters",
+                    None,
+                    f"use {SHORTEST} to {LONGEST}",
+                )
+            ],
         )
     salt = secrets.token_bytes(16)
     digest = _derive(password, salt, _COST, _BLOCK, _LANES)
@@ -43,7 +50,9 @@ def hash_password(password: str) -> str:
 def matches(password: str, kept: str) -> bool:
     """Whether this is the password. Slow on purpose: not for the event loop, nor for a transaction."""
     _, cost, block, lanes, salt, digest, *_ = kept.split(":")
-    found = _derive(password[:LONGEST], bytes.fromhex(salt), int(cost), int(block), int(lanes))
+    found = _derive(
+        password[:LONGEST], bytes.fromhex(salt), int(cost), int(block), int(lanes)
+    )
     return hmac.compare_digest(found, bytes.fromhex(digest))
 
 
@@ -55,7 +64,9 @@ def seal_hash(kept: str, seal: Seal) -> str:
 def is_genuine(kept: str, seal: Seal, *, seal_needed: bool) -> bool:
     """Whether this desk wrote the hash; until a seal is needed, one of an earlier version counts without."""
     bare, _, mark = kept.rpartition(":")
-    return not seal_needed or hmac.compare_digest(mark.encode(), seal("password", bare).encode())
+    return not seal_needed or hmac.compare_digest(
+        mark.encode(), seal("password", bare).encode()
+    )
 
 
 def adopt(tx: Transaction, seal: Seal) -> None:
@@ -110,8 +121,14 @@ def forget_wrong_passwords(tx: Transaction, place: str = "") -> None:
 
 def know_place(tx: Transaction, place: str, now: datetime) -> None:
     """Somebody proved to be the person there."""
-    tx.execute("DELETE FROM known_places WHERE place = ? OR at <= ?", place, clock.to_ms(now - KNOWN))
-    tx.execute("INSERT INTO known_places (place, at) VALUES (?, ?)", place, clock.to_ms(now))
+    tx.execute(
+        "DELETE FROM known_places WHERE place = ? OR at <= ?",
+        place,
+        clock.to_ms(now - KNOWN),
+    )
+    tx.execute(
+        "INSERT INTO known_places (place, at) VALUES (?, ?)", place, clock.to_ms(now)
+    )
 
 
 def _way_from(tx: Transaction, place: str) -> str:
@@ -127,7 +144,11 @@ def attempt_answer(tx: Transaction, source: str, now: datetime) -> str | None:
     """
     tx.execute("UPDATE page_password SET hash = hash")
     way = f"answer {source}"
-    before = tx.all("SELECT at FROM entry_failures WHERE way = ? AND at > ? ORDER BY at", way, clock.to_ms(now - DAY))
+    before = tx.all(
+        "SELECT at FROM entry_failures WHERE way = ? AND at > ? ORDER BY at",
+        way,
+        clock.to_ms(now - DAY),
+    )
     if len(before) >= TRIES:
         wait = min(WINDOW, FIRST_WAIT * 2 ** min(len(before) - TRIES, 10))
         left = clock.from_ms(before[-1][0]) + wait - now
@@ -162,7 +183,9 @@ def demand_few_codes(tx: Transaction, place: str, now: datetime) -> None:
     if _failures(tx, f"pairing {place}", now) >= TRIES:
         seconds = round(WINDOW.total_seconds())
         hint = f"wait {seconds // 60} minutes, or sign in another way"
-        raise RateLimited("too many wrong codes came from here", hint=hint, retry_after_seconds=seconds)
+        raise RateLimited(
+            "too many wrong codes came from here", hint=hint, retry_after_seconds=seconds
+        )
 
 
 def count_wrong_code(tx: Transaction, place: str, now: datetime) -> None:
@@ -181,4 +204,6 @@ def _count(tx: Transaction, way: str, now: datetime) -> None:
 
 def _derive(password: str, salt: bytes, cost: int, block: int, lanes: int) -> bytes:
     words = password.encode("utf-8", "surrogateescape")
-    return scrypt(words, salt=salt, n=cost, r=block, p=lanes, maxmem=256 * cost * block, dklen=32)
+    return scrypt(
+        words, salt=salt, n=cost, r=block, p=lanes, maxmem=256 * cost * block, dklen=32
+    )

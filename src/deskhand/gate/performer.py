@@ -18,7 +18,12 @@ from deskhand.store import Store, Transaction
 
 class Performer:
     def __init__(
-        self, settings: Settings, store: Store, door: Door, now: Callable[[], datetime], delivery: Delivery
+        self,
+        settings: Settings,
+        store: Store,
+        door: Door,
+        now: Callable[[], datetime],
+        delivery: Delivery,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -56,7 +61,9 @@ class Performer:
     async def next_due(self) -> datetime | None:
         return await self._store.read(ledger.next_due)
 
-    async def go_on(self, request: Request, send: Callable[[Request], Awaitable[object]]) -> bool:
+    async def go_on(
+        self, request: Request, send: Callable[[Request], Awaitable[object]]
+    ) -> bool:
         """End a hold, and hand what is approved to whoever sends it; whether there was anything to do."""
         taken = request.decided
         request = await self.find(request.id)
@@ -82,7 +89,9 @@ class Performer:
     async def end_hold(self, request: Request) -> Request:
         """The person's yes has rested long enough to act upon."""
         now = self._now()
-        call = GateCall(request.decided_by or "person", "approved", request.action.target, now)
+        call = GateCall(
+            request.decided_by or "person", "approved", request.action.target, now
+        )
 
         def work(tx: Transaction) -> Request | Conflict:
             approved = ledger.change(tx, request, "approved", decided=now)
@@ -100,7 +109,10 @@ class Performer:
         """One request, after what the person did with its file."""
         request = await self._store.read(ledger.find, request_id)
         if request is None:
-            raise NotFound(f"there is no request {request_id}", hint="`deskhand approvals` lists what waits")
+            raise NotFound(
+                f"there is no request {request_id}",
+                hint="`deskhand approvals` lists what waits",
+            )
         return await self.refresh(request)
 
     async def refresh(self, request: Request) -> Request:
@@ -112,7 +124,9 @@ class Performer:
         note = heard.note
         if heard.state in ("held", "approved"):
             note = "Your yes came to nothing: it expired before it could leave"
-        expired = await self._store.write(ledger.change, heard, "expired", due=None, note=note)
+        expired = await self._store.write(
+            ledger.change, heard, "expired", due=None, note=note
+        )
         if isinstance(expired, Conflict):
             return await self.find(heard.id)
         await self._door.follow(expired)

@@ -31,7 +31,9 @@ MOST_A_DAY = 50
 EQUAL_ANSWERS = 5
 """After so many equal answers the desk proposes a permission."""
 LOOKED_BACK = timedelta(days=30)
-_COLUMNS = "id, request_id, names, seen, per_day, made, ends, proof, evidence, closed, closed_by"
+_COLUMNS = (
+    "id, request_id, names, seen, per_day, made, ends, proof, evidence, closed, closed_by"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +45,14 @@ class Terms:
 
     def demand_bounded(self, now: datetime) -> None:
         if not 1 <= self.per_day <= MOST_A_DAY:
-            problem = FieldProblem("per_day", f"is not between 1 and {MOST_A_DAY}", str(self.per_day))
+            problem = FieldProblem(
+                "per_day", f"is not between 1 and {MOST_A_DAY}", str(self.per_day)
+            )
             raise InvalidInput("a permission counts what it lets through", fields=[problem])
         if not now < self.ends <= now + LONGEST:
-            problem = FieldProblem("ends", f"is not within the next {LONGEST.days} days", clock.iso(self.ends))
+            problem = FieldProblem(
+                "ends", f"is not within the next {LONGEST.days} days", clock.iso(self.ends)
+            )
             raise InvalidInput("a permission has an end", fields=[problem])
 
 
@@ -92,7 +98,9 @@ class Permission:
         risk = risk_of(action, card)
         if action.named() != self.names or risk.level == "high":
             return False
-        seen = {each for each in self.seen if not each.endswith(" more.")}  # what was not named was not seen
+        seen = {
+            each for each in self.seen if not each.endswith(" more.")
+        }  # what was not named was not seen
         return _is_to_known(action, card) and set(risk.reasons) <= seen
 
 
@@ -103,7 +111,11 @@ def risk_of(action: Action, card: "Card") -> Risk:
 
 def may_permit(action: Action, card: "Card") -> bool:
     """Whether this card can be the model of a permission."""
-    return action.may_be_permitted and _is_to_known(action, card) and risk_of(action, card).level != "high"
+    return (
+        action.may_be_permitted
+        and _is_to_known(action, card)
+        and risk_of(action, card).level != "high"
+    )
 
 
 def _is_to_known(action: Action, card: "Card") -> bool:
@@ -117,11 +129,18 @@ def agree(card: "Card", action: Action, terms: Terms) -> str:
 
 
 def digest_terms(names: Mapping[str, Any], seen: Sequence[str], terms: Terms) -> str:
-    said = {"names": names, "seen": list(seen), "per_day": terms.per_day, "ends": clock.to_ms(terms.ends)}
+    said = {
+        "names": names,
+        "seen": list(seen),
+        "per_day": terms.per_day,
+        "ends": clock.to_ms(terms.ends),
+    }
     return sha256(_canonical(said).encode()).hexdigest()
 
 
-def make(card: "Card", action: Action, terms: Terms, proof: Proof, now: datetime) -> Permission:
+def make(
+    card: "Card", action: Action, terms: Terms, proof: Proof, now: datetime
+) -> Permission:
     """The permission that this card can be the model of; without its evidence."""
     terms.demand_bounded(now)
     if not action.may_be_permitted:
@@ -131,10 +150,22 @@ def make(card: "Card", action: Action, terms: Terms, proof: Proof, now: datetime
         raise Denied("what is of high risk is asked each time", reason="high_risk")
     if not _is_to_known(action, card):
         raise Denied(
-            "you have not written to everybody there before", reason="new_recipient", hint="say yes to this one first"
+            "you have not written to everybody there before",
+            reason="new_recipient",
+            hint="say yes to this one first",
         )
     name = secrets.token_hex(4)
-    return Permission(name, card.id, action.named(), risk.reasons, terms.per_day, now, terms.ends, proof, "")
+    return Permission(
+        name,
+        card.id,
+        action.named(),
+        risk.reasons,
+        terms.per_day,
+        now,
+        terms.ends,
+        proof,
+        "",
+    )
 
 
 # Rows.
@@ -143,20 +174,40 @@ def make(card: "Card", action: Action, terms: Terms, proof: Proof, now: datetime
 def insert(tx: Transaction, made: Permission) -> None:
     tx.execute(
         f"INSERT INTO permissions ({_COLUMNS}, covered) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        *(made.id, made.request_id, _canonical(made.names), json.dumps(made.seen), made.per_day),
-        *(clock.to_ms(made.made), clock.to_ms(made.ends), made.proof, made.evidence, None, None, key_of(made.names)),
+        *(
+            made.id,
+            made.request_id,
+            _canonical(made.names),
+            json.dumps(made.seen),
+            made.per_day,
+        ),
+        *(
+            clock.to_ms(made.made),
+            clock.to_ms(made.ends),
+            made.proof,
+            made.evidence,
+            None,
+            None,
+            key_of(made.names),
+        ),
     )
 
 
 def list_all(tx: Transaction) -> list[Permission]:
     """The newest first."""
-    return [_read(row) for row in tx.all(f"SELECT {_COLUMNS} FROM permissions ORDER BY made DESC, id")]
+    return [
+        _read(row)
+        for row in tx.all(f"SELECT {_COLUMNS} FROM permissions ORDER BY made DESC, id")
+    ]
 
 
 def find(tx: Transaction, permission_id: str) -> Permission:
     row = tx.one(f"SELECT {_COLUMNS} FROM permissions WHERE id = ?", permission_id)
     if row is None:
-        raise NotFound(f"there is no permission {permission_id}", hint="`deskhand permit list` lists them")
+        raise NotFound(
+            f"there is no permission {permission_id}",
+            hint="`deskhand permit list` lists them",
+        )
     return _read(row)
 
 
@@ -249,7 +300,19 @@ def _canonical(said: object) -> str:
 
 
 def _read(row: Row) -> Permission:
-    name, request_id, names, seen, per_day, made, ends, proof, evidence, closed, closed_by = row
+    (
+        name,
+        request_id,
+        names,
+        seen,
+        per_day,
+        made,
+        ends,
+        proof,
+        evidence,
+        closed,
+        closed_by,
+    ) = row
     return Permission(
         id=name,
         request_id=request_id,

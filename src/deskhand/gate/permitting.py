@@ -33,7 +33,12 @@ class Standing:
 
 class Permitting:
     def __init__(
-        self, settings: Settings, store: Store, waiting: Waiting, policy: Policy, now: Callable[[], datetime]
+        self,
+        settings: Settings,
+        store: Store,
+        waiting: Waiting,
+        policy: Policy,
+        now: Callable[[], datetime],
     ) -> None:
         self._settings = settings
         self._store = store
@@ -55,13 +60,17 @@ class Permitting:
             if permissions.is_off(tx):
                 return None
             for each in permissions.find_open(tx, request.action, to_use=True):
-                if not self._policy.vouches(tx, each) or not each.covers(request.action, card):
+                if not self._policy.vouches(tx, each) or not each.covers(
+                    request.action, card
+                ):
                     continue
                 if not permissions.use(tx, each, request, now):
                     continue
                 held = approve(tx, request, self._policy.answer_under(each), now, due=until)
                 if isinstance(held, Conflict):
-                    raise Changed("it changed in this moment")  # and this use of the permission is not counted
+                    raise Changed(
+                        "it changed in this moment"
+                    )  # and this use of the permission is not counted
                 return held
             return None
 
@@ -69,7 +78,9 @@ class Permitting:
             return await self._store.write(work)
         return None
 
-    async def make(self, request: Request, card: Card, terms: Terms, answer: Answer) -> Permission:
+    async def make(
+        self, request: Request, card: Card, terms: Terms, answer: Answer
+    ) -> Permission:
         """From now on others like this one leave without a question."""
         now = self._now()
         made = permissions.make(card, request.action, terms, answer.proof, now)
@@ -87,7 +98,9 @@ class Permitting:
 
         def work(tx: Transaction) -> list[Standing]:
             off = permissions.is_off(tx)
-            return [self._standing(tx, each, now, off=off) for each in permissions.list_all(tx)]
+            return [
+                self._standing(tx, each, now, off=off) for each in permissions.list_all(tx)
+            ]
 
         return await self._store.read(work)
 
@@ -95,12 +108,21 @@ class Permitting:
         now = self._now()
 
         def work(tx: Transaction) -> Standing:
-            return self._standing(tx, permissions.find(tx, permission_id), now, off=permissions.is_off(tx))
+            return self._standing(
+                tx, permissions.find(tx, permission_id), now, off=permissions.is_off(tx)
+            )
 
         return await self._store.read(work)
 
-    def _standing(self, tx: Transaction, each: Permission, now: datetime, *, off: bool) -> Standing:
-        counts = not off and each.closed is None and now < each.ends and self._policy.vouches(tx, each)
+    def _standing(
+        self, tx: Transaction, each: Permission, now: datetime, *, off: bool
+    ) -> Standing:
+        counts = (
+            not off
+            and each.closed is None
+            and now < each.ends
+            and self._policy.vouches(tx, each)
+        )
         return Standing(each, permissions.uses_of(tx, each.id), counts)
 
     async def is_off(self) -> bool:
@@ -112,7 +134,12 @@ class Permitting:
         def work(tx: Transaction) -> None:
             found = permissions.find(tx, permission_id)
             if permissions.close(tx, found.id, by, now):
-                audit.append(tx, GateCall(by, "revoke_permission", found.id, now).entry("success", None, now))
+                audit.append(
+                    tx,
+                    GateCall(by, "revoke_permission", found.id, now).entry(
+                        "success", None, now
+                    ),
+                )
 
         await self._store.write(work)
 
@@ -137,7 +164,9 @@ class Permitting:
         alike = await asyncio.to_thread(_keep_alike, rows, action)
         if len(alike) < EQUAL_ANSWERS:
             return []
-        model = permissions.make(card, action, Terms(1, now + timedelta(days=1)), "page", now)
+        model = permissions.make(
+            card, action, Terms(1, now + timedelta(days=1)), "page", now
+        )
         cards = [await self._waiting.card(name) for name in alike]
         return [each for each in cards if _would_cover(model, each)]
 
@@ -159,7 +188,13 @@ def describe(permission: Permission, until: str) -> str:
         if "at" in names:
             what += f" in {names['at']['folder']}"
     else:
-        where = f" in the thread of “{names['subject']}”" if names.get("thread_id") else f" about “{names['subject']}”"
-        everybody = ", ".join(names[name] for name in ("to", "cc", "bcc") if names.get(name))
+        where = (
+            f" in the thread of “{names['subject']}”"
+            if names.get("thread_id")
+            else f" about “{names['subject']}”"
+        )
+        everybody = ", ".join(
+            names[name] for name in ("to", "cc", "bcc") if names.get(name)
+        )
         what = f"mail from {names['account']} to {everybody}{where}"
     return f"{what}; at most {permission.per_day} a day, until {until}"

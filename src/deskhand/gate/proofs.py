@@ -90,7 +90,11 @@ class Answer:
         """What the record says of its proof: the kind, and what was signed by which key."""
         if self.signature is None:
             return {"kind": self.proof}
-        return {"kind": self.proof, "credential": self.signature.assertion.id, "digest": request.digest}
+        return {
+            "kind": self.proof,
+            "credential": self.signature.assertion.id,
+            "digest": request.digest,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +114,15 @@ class Policy:
 
     def demand(self, proof: Proof) -> None:
         if not self.counts(proof):
-            raise Denied("this proves too little to count as your answer", reason="proof", hint=_WANTED[self.least])
+            raise Denied(
+                "this proves too little to count as your answer",
+                reason="proof",
+                hint=_WANTED[self.least],
+            )
 
-    def answer(self, word: Word, by: str, proof: Proof | Proven, words: str | None = None) -> Answer:
+    def answer(
+        self, word: Word, by: str, proof: Proof | Proven, words: str | None = None
+    ) -> Answer:
         proven = proof if isinstance(proof, Proven) else Proven(proof)
         self.demand(proven.proof)
         return Answer(word, by, proven.proof, words, self, proven.signature)
@@ -130,7 +140,9 @@ class Policy:
         marks = ", ".join("?" for _ in _COUNT[self.least])
         sql = f"SELECT {ANSWER_COLUMNS}, evidence FROM answers WHERE request_id = ? AND digest = ?"
         named = f"word IN ('held', 'approved') AND proof IN ({marks})"
-        rows = tx.all(f"{sql} AND {named}", request.id, request.action.digest, *_COUNT[self.least])
+        rows = tx.all(
+            f"{sql} AND {named}", request.id, request.action.digest, *_COUNT[self.least]
+        )
         return any(row[4] != "passkey" or self._stands(tx, row) for row in rows)
 
     async def finds_whole_record(self, store: Store) -> bool:
@@ -144,12 +156,22 @@ class Policy:
             " AND word IN ('held', 'approved', 'rejected', 'undone') ORDER BY number DESC, word DESC LIMIT 1"
         )
         row = tx.one(sql, request.id)
-        if row is None or row[2] not in ("held", "approved") or row[3] != request.action.digest:
+        if (
+            row is None
+            or row[2] not in ("held", "approved")
+            or row[3] != request.action.digest
+        ):
             return False
-        return self._stands(tx, row) and self._agrees_with_record(tx, request.id, row[3], row[6])
+        return self._stands(tx, row) and self._agrees_with_record(
+            tx, request.id, row[3], row[6]
+        )
 
-    def _agrees_with_record(self, tx: Transaction, request_id: str, digest: str, at: int) -> bool:
-        return self.least != "passkey" or history.ends_with_yes(tx, request_id, digest, clock.from_ms(at))
+    def _agrees_with_record(
+        self, tx: Transaction, request_id: str, digest: str, at: int
+    ) -> bool:
+        return self.least != "passkey" or history.ends_with_yes(
+            tx, request_id, digest, clock.from_ms(at)
+        )
 
     def _is_permitted(self, tx: Transaction, request: Request) -> bool:
         """Whether the permission under which it was let through still counts, and is the person's."""
@@ -173,30 +195,44 @@ class Policy:
         genuine = hmac.compare_digest(permission.evidence, self.sign_terms(permission))
         if not genuine or not self.counts(permission.proof):
             return False
-        return permission.proof != "passkey" or any(self._stands(tx, row) for row in _signed_terms(tx, permission))
+        return permission.proof != "passkey" or any(
+            self._stands(tx, row) for row in _signed_terms(tx, permission)
+        )
 
     def has_signed_terms(self, tx: Transaction, permission: Permission) -> bool:
         """Whether a passkey signed just these terms at that time, whatever became of it since."""
         found = _signed_terms(tx, permission)
-        return any(self.find_flaw(tx, WrittenAnswer(*row[:-1]), str(row[-1])) is None for row in found)
+        return any(
+            self.find_flaw(tx, WrittenAnswer(*row[:-1]), str(row[-1])) is None
+            for row in found
+        )
 
     def sign_terms(self, permission: Permission) -> str:
-        return hmac.digest(self.key().encode(), f"permission\n{permission.terms}".encode(), "sha256").hex()
+        return hmac.digest(
+            self.key().encode(), f"permission\n{permission.terms}".encode(), "sha256"
+        ).hex()
 
     def _stands(self, tx: Transaction, row: tuple[Any, ...]) -> bool:
         """Whether this desk wrote it, and a key that signed it was not revoked since."""
         written = WrittenAnswer(*row[:-1])
         if self.find_flaw(tx, written, str(row[-1])):
             return False
-        signer = written.assertion and KeptAssertion.model_validate_json(written.assertion).assertion.id
+        signer = (
+            written.assertion
+            and KeptAssertion.model_validate_json(written.assertion).assertion.id
+        )
         key = signer and passkeys.find(tx, self.seal, signer)
         return not key or key.revoked is None
 
-    def find_flaw(self, tx: Transaction, written: WrittenAnswer, evidence: str) -> str | None:
+    def find_flaw(
+        self, tx: Transaction, written: WrittenAnswer, evidence: str
+    ) -> str | None:
         """Why an answer by password or passkey is not as this desk wrote it; None where it is."""
         own = [self.evidence(written)]
         if written.proof == "password":  # as versions before passkeys wrote it
-            own.append(self.sign(written.request_id, written.word, written.digest, written.number))
+            own.append(
+                self.sign(written.request_id, written.word, written.digest, written.number)
+            )
         if not any(hmac.compare_digest(evidence.encode(), each.encode()) for each in own):
             return "this desk did not write it"
         if written.proof != "passkey":
@@ -224,7 +260,11 @@ class Policy:
         seal_needed = self.least == "passkey" and self.seals_password()
         if not passwords.is_genuine(kept, self.seal, seal_needed=seal_needed):
             hint = "set it again: `deskhand password set`; of a guarded desk with sudo"
-            raise Denied("the password in the database was not set by this desk", reason="proof", hint=hint)
+            raise Denied(
+                "the password in the database was not set by this desk",
+                reason="proof",
+                hint=hint,
+            )
 
     def sign(self, request_id: str, word: str, digest: str, number: int) -> str:
         said = "\n".join(("answer", request_id, word, digest, str(number)))
@@ -245,13 +285,26 @@ def _signed_terms(tx: Transaction, permission: Permission) -> list[Row]:
     """
     sql = f"SELECT {ANSWER_COLUMNS}, evidence FROM answers WHERE request_id = ? AND word = 'permitted'"
     rows = tx.all(f"{sql} AND proof = 'passkey'", permission.request_id)
-    said = [KeptAssertion.model_validate_json(WrittenAnswer(*row[:-1]).assertion or "").said for row in rows]
+    said = [
+        KeptAssertion.model_validate_json(WrittenAnswer(*row[:-1]).assertion or "").said
+        for row in rows
+    ]
     terms = (TERMS, permission.agreed)
-    return [row for row, each in zip(rows, said, strict=True) if terms in each.about or len(each.about) == 1]
+    return [
+        row
+        for row, each in zip(rows, said, strict=True)
+        if terms in each.about or len(each.about) == 1
+    ]
 
 
 def give(
-    tx: Transaction, /, request: Request, answer: Answer, state: State, now: datetime, **changes: Any
+    tx: Transaction,
+    /,
+    request: Request,
+    answer: Answer,
+    state: State,
+    now: datetime,
+    **changes: Any,
 ) -> Request | Conflict:
     """Change the row as the answer says and write the answer down; not where somebody else was faster."""
     changed = ledger.change(tx, request, state, **changes)
@@ -266,7 +319,14 @@ def give(
 
 
 def approve(
-    tx: Transaction, /, request: Request, answer: Answer, now: datetime, *, due: datetime, **changes: Any
+    tx: Transaction,
+    /,
+    request: Request,
+    answer: Answer,
+    now: datetime,
+    *,
+    due: datetime,
+    **changes: Any,
 ) -> Request | Conflict:
     """A yes: to rest until `due`, or to act upon now; what has a time of its own does not leave before it."""
     state: State = "held" if answer.word == "held" else "approved"
@@ -288,9 +348,15 @@ def approve(
     return give(tx, request, answer, state, now, **yes | changes)
 
 
-def note_hand_written(tx: Transaction, request: Request, answer: Answer, now: datetime) -> Request:
+def note_hand_written(
+    tx: Transaction, request: Request, answer: Answer, now: datetime
+) -> Request:
     """A yes that the person wrote by hand, for a request that was made by it."""
-    yes: dict[str, Any] = {"proof": answer.proof, "decided_by": "hand-written approval", "decided": now}
+    yes: dict[str, Any] = {
+        "proof": answer.proof,
+        "decided_by": "hand-written approval",
+        "decided": now,
+    }
     ledger.change(tx, request, "approved", due=now, **yes)
     approved = replace(request, **yes)
     _write_down(tx, approved, answer, now)
@@ -332,4 +398,8 @@ def _write_down(tx: Transaction, request: Request, answer: Answer, now: datetime
     if answer.proof == "permission":
         evidence = answer.policy.sign(request.id, answer.by, request.digest, number)
     marks = ", ".join("?" for _ in written)
-    tx.execute(f"INSERT INTO answers ({ANSWER_COLUMNS}, evidence) VALUES ({marks}, ?)", *written, evidence)
+    tx.execute(
+        f"INSERT INTO answers ({ANSWER_COLUMNS}, evidence) VALUES ({marks}, ?)",
+        *written,
+        evidence,
+    )

@@ -19,7 +19,9 @@ class Question(NoMail):
     done = "been answered"
     again = "answer"
     where_to_look = "Whoever asked knows whether they have read it."
-    unknown = "the answer may or may not have been read, and it is not given again by itself"
+    unknown = (
+        "the answer may or may not have been read, and it is not given again by itself"
+    )
     file_type: ClassVar[str] = "question"
 
     kind: Literal["ask_person"] = "ask_person"
@@ -65,7 +67,9 @@ class Question(NoMail):
 
     def edit(self, changes: Mapping[str, str]) -> "Question":
         if any(getattr(self, key, "") != value for key, value in changes.items()):
-            raise InvalidInput("a question is not edited", hint="answer it in your own words")
+            raise InvalidInput(
+                "a question is not edited", hint="answer it in your own words"
+            )
         return self
 
     def demand_answer(self, words: str) -> None:

@@ -30,21 +30,30 @@ class Acquaintance:
     written: frozenset[str] = frozenset()
     """Everybody whom the person has written to."""
 
-    def recipient(self, address: str, sender: str | None, participants: Collection[str] = ()) -> Recipient:
+    def recipient(
+        self, address: str, sender: str | None, participants: Collection[str] = ()
+    ) -> Recipient:
         """`sender` wrote the mail that is answered, and `participants` are all whom it names."""
         if found := self.sent.get(address.casefold()):
             count, last = found
             plural = "s" if count > 1 else ""
-            return Recipient(address, True, f"{count} mail{plural} sent, last on {last:%Y-%m-%d}")
+            return Recipient(
+                address, True, f"{count} mail{plural} sent, last on {last:%Y-%m-%d}"
+            )
         met = self.met.get(address.casefold())
         if met and met.sent and met.last_sent:
-            return Recipient(address, True, f"you wrote to them before, last on {met.last_sent:%Y-%m-%d}")
+            return Recipient(
+                address, True, f"you wrote to them before, last on {met.last_sent:%Y-%m-%d}"
+            )
         if sender is not None and sender.casefold() == address.casefold():
             return Recipient(address, True, "replying to them; your first email to them")
         return Recipient(address, False, self._describe_new(address, participants))
 
     def _describe_new(self, address: str, participants: Collection[str]) -> str:
-        if twin := next((each for each in sorted(self.written) if lookalikes.is_alike(address, each)), None):
+        if twin := next(
+            (each for each in sorted(self.written) if lookalikes.is_alike(address, each)),
+            None,
+        ):
             return f"first email to this address; it looks like {twin}, whom you know"
         if address.casefold() in participants:
             return "in this thread; your first email to them"
@@ -57,6 +66,11 @@ class Acquaintance:
 def find(tx: Transaction, addresses: Iterable[str]) -> Acquaintance:
     """A few queries, however many the addresses are."""
     folded = sorted({address.casefold() for address in addresses})
-    written = {*ledger.addresses_written_to(tx, _MOST_DOMAINS), *find_written_to(tx, _MOST_DOMAINS)}
+    written = {
+        *ledger.addresses_written_to(tx, _MOST_DOMAINS),
+        *find_written_to(tx, _MOST_DOMAINS),
+    }
     domains = frozenset(address.rpartition("@")[2] for address in written)
-    return Acquaintance(ledger.mails_sent_to(tx, folded), domains, find_met(tx, folded), frozenset(written))
+    return Acquaintance(
+        ledger.mails_sent_to(tx, folded), domains, find_met(tx, folded), frozenset(written)
+    )

@@ -27,12 +27,21 @@ class GateCall:
     proposed: bool = False
     """Whether whoever proposed it is on the line and hears the outcome."""
 
-    def entry(self, result: audit.Result, error: str | None, now: datetime, **more: Any) -> audit.Entry:
+    def entry(
+        self, result: audit.Result, error: str | None, now: datetime, **more: Any
+    ) -> audit.Entry:
         took = round((now - self.started).total_seconds() * 1000)
         facts = {**self.parameters, **more}
         target = audit.masked_line(self.target)
         return audit.Entry.of(
-            now, self.by, self.kind, target, parameters=facts, error=error, result=result, milliseconds=took
+            now,
+            self.by,
+            self.kind,
+            target,
+            parameters=facts,
+            error=error,
+            result=result,
+            milliseconds=took,
         )
 
 
@@ -41,7 +50,9 @@ def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) 
         case SendEmail():
             target = proposal.to
             lines = {"to": proposal.to, "cc": proposal.cc, "bcc": proposal.bcc}
-            parameters: dict[str, Any] = {name: audit.masked_line(line) for name, line in lines.items() if line}
+            parameters: dict[str, Any] = {
+                name: audit.masked_line(line) for name, line in lines.items() if line
+            }
             parameters["subject"] = proposal.subject
             if proposal.send_at:
                 parameters["send_at"] = iso(proposal.send_at)
@@ -51,22 +62,38 @@ def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) 
                 parameters["reply_to_message_id"] = proposal.reply_to_message_id
         case ReplyEmail():
             target = f"thread {proposal.thread_id}"
-            parameters = {"thread_id": proposal.thread_id, "message_id": proposal.message_id}
-            parameters |= {name: value for name, value in _reach_of(proposal).items() if value}
+            parameters = {
+                "thread_id": proposal.thread_id,
+                "message_id": proposal.message_id,
+            }
+            parameters |= {
+                name: value for name, value in _reach_of(proposal).items() if value
+            }
             parameters |= _name_follow_up(proposal)
             parameters |= _name_files(proposal.attachments)
         case UpdateEmails():
             target = f"{len(proposal.mails)} mails"
-            parameters = {"do": proposal.do, "label": proposal.label, "mails": len(proposal.mails)}
+            parameters = {
+                "do": proposal.do,
+                "label": proposal.label,
+                "mails": len(proposal.mails),
+            }
         case LeaveList():
             target = proposal.host
             parameters = {"list": proposal.sender, "signed_by": proposal.signed_by}
         case Question():
             target = proposal.target
-            parameters = {"choices": len(proposal.choices), "characters": len(proposal.text)}
+            parameters = {
+                "choices": len(proposal.choices),
+                "characters": len(proposal.text),
+            }
         case ToolCall():
             target = proposal.target
-            parameters = {"server": proposal.server, "tool": proposal.tool, "definition": proposal.definition}
+            parameters = {
+                "server": proposal.server,
+                "tool": proposal.tool,
+                "definition": proposal.definition,
+            }
     if client is not None:
         parameters["client"] = client
     return GateCall(by, proposal.kind, target, started, parameters, proposed=True)
@@ -95,7 +122,13 @@ def call_to_release(request: Request, by: str, started: datetime) -> GateCall:
     actor = by
     if request.origin == "tool" and request.asked_by is not None:
         actor = request.asked_by
-    return GateCall(actor, request.action.kind, request.action.target, started, facts_of(request) | {"sent_by": by})
+    return GateCall(
+        actor,
+        request.action.kind,
+        request.action.target,
+        started,
+        facts_of(request) | {"sent_by": by},
+    )
 
 
 def facts_of(request: Request) -> dict[str, Any]:

@@ -22,14 +22,34 @@ from deskhand.gate.actions import Action
 Origin = Literal["tool", "draft"]
 """Who made it: an assistant that called a tool, or the orchestrator (or the person) who wrote a draft."""
 State = Literal[
-    "waiting", "held", "approved", "sending", "sent", "unknown", "rejected", "expired", "withdrawn", "failed"
+    "waiting",
+    "held",
+    "approved",
+    "sending",
+    "sent",
+    "unknown",
+    "rejected",
+    "expired",
+    "withdrawn",
+    "failed",
 ]
 Folder = Literal["Pending_Approval", "Drafts", "Approved", "Rejected", "Done"]
-Proof = Literal["vault", "page", "terminal", "hand-written", "password", "passkey", "permission"]
+Proof = Literal[
+    "vault", "page", "terminal", "hand-written", "password", "passkey", "permission"
+]
 """Why an answer counts as the person's: how it came in, that a password or a signature was given for this one, or that
 a permission covers it."""
 Word = Literal[
-    "held", "approved", "rejected", "edited", "responded", "snoozed", "woken", "undone", "permitted", "replied"
+    "held",
+    "approved",
+    "rejected",
+    "edited",
+    "responded",
+    "snoozed",
+    "woken",
+    "undone",
+    "permitted",
+    "replied",
 ]
 """What the person can say to a request, or have said."""
 Resting = Literal["dev_mode", "unconfirmed", "rate"]
@@ -162,7 +182,11 @@ def is_draft_id(text: object) -> bool:
     if not isinstance(text, str) or not text.startswith(DRAFT_PREFIX):
         return False
     rest = text.removeprefix(DRAFT_PREFIX)
-    return 0 < len(rest) <= 64 and rest.isascii() and rest.replace("-", "").replace("_", "").isalnum()
+    return (
+        0 < len(rest) <= 64
+        and rest.isascii()
+        and rest.replace("-", "").replace("_", "").isalnum()
+    )
 
 
 def describe_earlier_send(request_id: str, at: datetime, noun: str = "mail") -> str:

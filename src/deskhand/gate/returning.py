@@ -19,7 +19,13 @@ Write = Callable[[Callable[[Transaction], object]], Awaitable[object]]
 
 
 async def return_to_person(
-    write: Write, store: Store, door: Door, request: Request, state: State, note: str, now: datetime
+    write: Write,
+    store: Store,
+    door: Door,
+    request: Request,
+    state: State,
+    note: str,
+    now: datetime,
 ) -> None:
     """It waits as a new revision, so that the file which said yes says nothing any more."""
     revision = request.revision + 1
@@ -41,11 +47,17 @@ async def return_to_person(
         log.warning("not_followed", extra={"request": request.id, "why": str(error)})
 
 
-async def demand_same_files(settings: Settings, store: Store, door: Door, request: Request, now: datetime) -> None:
+async def demand_same_files(
+    settings: Settings, store: Store, door: Door, request: Request, now: datetime
+) -> None:
     """A file that was changed after it was proposed is not sent, not even as it was: the person is told."""
-    changed = await asyncio.to_thread(enclosures.find_changed, settings, request.action.attachments)
+    changed = await asyncio.to_thread(
+        enclosures.find_changed, settings, request.action.attachments
+    )
     if changed is None:
         return
     note = f"Nothing was sent: {changed} since this was asked. Bring the file back, or say no and have it asked anew."
     await return_to_person(store.write, store, door, request, request.unanswered, note, now)
-    raise Changed(f"{changed} since the person was asked", hint="ask again with the file as it is now")
+    raise Changed(
+        f"{changed} since the person was asked", hint="ask again with the file as it is now"
+    )

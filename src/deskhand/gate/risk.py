@@ -11,7 +11,15 @@ from deskhand.gate.actions import Action, Mail, MailChange, addresses_of
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.leaving import LeaveList
 from deskhand.gate.links import LOOKED_AT, UNREAD, linked_hosts, read_html
-from deskhand.gate.lookalikes import count_scripts, domain_of, is_twin, looks_like, poses_as_latin, readable, skeleton
+from deskhand.gate.lookalikes import (
+    count_scripts,
+    domain_of,
+    is_twin,
+    looks_like,
+    poses_as_latin,
+    readable,
+    skeleton,
+)
 from deskhand.gate.question import Question
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import html
@@ -90,7 +98,10 @@ def _weigh(found: list[tuple[Level, str]]) -> Risk:
 def _recipients(facts: Facts) -> _Reasons:
     new = [each for each in facts.everybody if each in facts.new]
     if new:
-        yield "medium", f"New recipient{'s' if len(new) > 1 else ''}: this desk has never written to {_few(new)}."
+        yield (
+            "medium",
+            f"New recipient{'s' if len(new) > 1 else ''}: this desk has never written to {_few(new)}.",
+        )
     outside = [each for each in facts.everybody if _is_outside(each, facts)]
     if len(facts.everybody) == 1 and outside:
         yield "low", "The recipient is outside your own domain."
@@ -111,11 +122,16 @@ def _thread(facts: Facts) -> _Reasons:
     first = facts.everybody[0]
     if facts.sender.casefold() not in map(str.casefold, facts.everybody):
         more = f" and {len(facts.everybody) - 1} more" if len(facts.everybody) > 1 else ""
-        yield "high", f"The answer goes to {first}{more}, not to {facts.sender}, who wrote the mail."
+        yield (
+            "high",
+            f"The answer goes to {first}{more}, not to {facts.sender}, who wrote the mail.",
+        )
     there = {facts.sender.casefold(), facts.account.casefold(), *facts.participants}
     added = [each for each in facts.everybody if each.casefold() not in there]
     if added and len(facts.everybody) > 1:
-        level: Level = "high" if any(_is_outside(each, facts) for each in added) else "medium"
+        level: Level = (
+            "high" if any(_is_outside(each, facts) for each in added) else "medium"
+        )
         yield level, f"The mail that it answers does not name {_few(added)}."
 
 
@@ -132,9 +148,15 @@ def _spelling(facts: Facts) -> _Reasons:
 def _spelling_of(domain: str, facts: Facts) -> _Reasons:
     shown = readable(domain)
     if count_scripts(shown) > 1:
-        yield "high", f"The domain {domain} reads as {shown}: letters of several alphabets that look alike."
+        yield (
+            "high",
+            f"The domain {domain} reads as {shown}: letters of several alphabets that look alike.",
+        )
     elif shown != domain and poses_as_latin(shown):
-        yield "high", f"The domain {domain} reads as {shown}, which only looks like {skeleton(shown)}."
+        yield (
+            "high",
+            f"The domain {domain} reads as {shown}, which only looks like {skeleton(shown)}.",
+        )
     elif shown != domain:
         yield "medium", f"The domain {domain} reads as {shown}."
     others = (facts.account, facts.sender or "", *facts.participants, *facts.everybody)
@@ -149,22 +171,34 @@ def _names(facts: Facts) -> _Reasons:
     for address in facts.everybody:
         name = address.rpartition("@")[0]
         if count_scripts(name) > 1:
-            yield "high", f"The name {name} mixes letters of several alphabets that look alike."
+            yield (
+                "high",
+                f"The name {name} mixes letters of several alphabets that look alike.",
+            )
         elif not name.isascii():
             yield "medium", f"The name {name} is not written in plain letters."
-        twins = [each for each in (*facts.everybody, *facts.participants) if is_twin(each, address)]
+        twins = [
+            each
+            for each in (*facts.everybody, *facts.participants)
+            if is_twin(each, address)
+        ]
         if twins:
             yield "high", f"{address} looks like {twins[0]}, but is another."
 
 
 def _links(facts: Facts) -> _Reasons:
-    hosts, masked = linked_hosts(_words_of(facts), read_html(facts.body, facts.html, as_text=facts.as_text))
+    hosts, masked = linked_hosts(
+        _words_of(facts), read_html(facts.body, facts.html, as_text=facts.as_text)
+    )
     if UNREAD in hosts:
         yield "high", f"There are {UNREAD}."
     if hosts:
         yield "medium", f"Links lead to: {_some_of(hosts, 10)}."
     if masked:
-        yield "high", f"A link shows another name before the host that it leads to: {', '.join(masked[:10])}."
+        yield (
+            "high",
+            f"A link shows another name before the host that it leads to: {', '.join(masked[:10])}.",
+        )
 
 
 def _words_of(facts: Facts) -> str:
@@ -187,13 +221,18 @@ def _html(facts: Facts) -> _Reasons:
     if facts.html:
         yield "low", "It leaves as HTML too: most readers see the page, not the text."
     else:
-        shown = f"a reader sees {len(seen.text):,} characters, not these {len(facts.body):,}"
+        shown = (
+            f"a reader sees {len(seen.text):,} characters, not these {len(facts.body):,}"
+        )
         yield "medium", f"It leaves as HTML: {shown}."
     if seen.hidden_parts:
         yield "high", f"Its HTML hides {seen.hidden_characters:,} characters from a reader."
     if seen.doubts or seen.elsewhere:
         named = [*seen.doubts[: html.MOST_DOUBTS], *(where for where, _ in seen.elsewhere)]
-        yield "high", f"Its HTML may hide text by what was not understood: {'; '.join(named)}."
+        yield (
+            "high",
+            f"Its HTML may hide text by what was not understood: {'; '.join(named)}.",
+        )
     for shown, real in seen.misleading[:10]:
         yield "high", f"A link shows {shown} but leads to {real}."
     for host in seen.forms[:10]:
@@ -218,13 +257,18 @@ def _attachments(facts: Facts) -> _Reasons:
         for why in each.odd:
             yield "medium", f"The attachment {each.name} {why}."
     if facts.attachments:
-        files = "a file" if len(facts.attachments) == 1 else f"{len(facts.attachments)} files"
+        files = (
+            "a file" if len(facts.attachments) == 1 else f"{len(facts.attachments)} files"
+        )
         yield "medium", f"It takes {files} along: read what is inside."
 
 
 def _weight(facts: Facts) -> _Reasons:
     if len(facts.body) > LOOKED_AT:
-        yield "high", f"The text has {len(facts.body):,} characters; only {LOOKED_AT:,} of them were looked at."
+        yield (
+            "high",
+            f"The text has {len(facts.body):,} characters; only {LOOKED_AT:,} of them were looked at.",
+        )
     elif len(facts.body) > LONG:
         yield "medium", f"The text is long: {len(facts.body):,} characters."
 
@@ -263,7 +307,9 @@ def assess_change(change: MailChange) -> Risk:
     """What is odd about a change of many mails: the trash holds what nobody has read."""
     reasons: list[tuple[Level, str]] = []
     if change.do == "trash" and change.unread:
-        reasons.append(("high", f"{change.unread} mails that nobody has read go into the trash."))
+        reasons.append(
+            ("high", f"{change.unread} mails that nobody has read go into the trash.")
+        )
     if len(change.mails) > MANY:
         reasons.append(("medium", f"It concerns {len(change.mails)} mails at once."))
     if not reasons:
@@ -275,18 +321,30 @@ def assess_call(call: ToolCall, made_before: str | None) -> Risk:
     """What is odd about a call: all that its arguments say is looked at as the text of a mail is."""
     rows = call.rows
     names = {part for path, _ in rows for part in path.split(".")}
-    odd = [name for name in (call.tool, *sorted(names)) if count_scripts(name) > 1 or unseen.describe(name)]
+    odd = [
+        name
+        for name in (call.tool, *sorted(names))
+        if count_scripts(name) > 1 or unseen.describe(name)
+    ]
     text = "\n".join(value for _, value in rows)
     if call.at is not None:
         made_before = None  # a program's own commands are run again and again
-    facts = Facts(call.server, (), call.subject, text, as_text=True, sent_before=made_before)
+    facts = Facts(
+        call.server, (), call.subject, text, as_text=True, sent_before=made_before
+    )
     found = [each for check in _TEXT_CHECKS for each in check(facts)]
     if unshown := shorten_rows(rows)[1]:
         found.append(
-            ("high", f"{unshown:,} of {len(rows):,} arguments are not on the card: read the whole call first.")
+            (
+                "high",
+                f"{unshown:,} of {len(rows):,} arguments are not on the card: read the whole call first.",
+            )
         )
     found += _effects(call)
-    found += [("high", f"A name in it mixes alphabets or hides something: {name}.") for name in odd[:10]]
+    found += [
+        ("high", f"A name in it mixes alphabets or hides something: {name}.")
+        for name in odd[:10]
+    ]
     return _weigh(found)
 
 
@@ -298,7 +356,10 @@ def _effects(call: ToolCall) -> _Reasons:
     if destroys is True:
         yield "medium", "Its server says that it may destroy something."
     elif destroys is not False and not call.template:
-        yield "medium", "Nobody says what it does: its server gives no hint, and no rule of yours a title."
+        yield (
+            "medium",
+            "Nobody says what it does: its server gives no hint, and no rule of yours a title.",
+        )
 
 
 def assess_action(action: Action, **known: Any) -> Risk:
@@ -306,20 +367,34 @@ def assess_action(action: Action, **known: Any) -> Risk:
     match action:
         case Mail(account=account, subject=subject, body=body, as_text=as_text):
             blind = tuple(addresses_of(action.bcc))
-            known |= {"blind": blind, "attachments": action.attachments, "as_text": as_text, "html": action.html}
+            known |= {
+                "blind": blind,
+                "attachments": action.attachments,
+                "as_text": as_text,
+                "html": action.html,
+            }
             return assess(Facts(account, action.everybody, subject, body, **known))
         case MailChange() as change:
             return assess_change(change)
         case ToolCall() as call:
             return assess_call(call, known.get("sent_before"))
         case LeaveList(subject=subject, address=address, signed_by=signed_by):
-            facts = Facts("", (), subject, address, as_text=True, sent_before=known.get("sent_before"))
+            facts = Facts(
+                "", (), subject, address, as_text=True, sent_before=known.get("sent_before")
+            )
             found = [each for check in _TEXT_CHECKS for each in check(facts)]
-            found.append(("low", f"That {signed_by} signed it is what the mail says; nobody has checked it here."))
+            found.append(
+                (
+                    "low",
+                    f"That {signed_by} signed it is what the mail says; nobody has checked it here.",
+                )
+            )
             return _weigh(found)
         case Question(subject=subject, body=body):
             facts = Facts("", (), subject, body, as_text=True)
-            return _weigh([each for check in (_links, _characters, _weight) for each in check(facts)])
+            return _weigh(
+                [each for check in (_links, _characters, _weight) for each in check(facts)]
+            )
 
 
 def assess_text(action: Action) -> list[str]:

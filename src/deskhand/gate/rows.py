@@ -11,7 +11,9 @@ from deskhand.store import Row
 
 NAMES = tuple(field.name for field in fields(Request))
 COLUMNS = ", ".join(NAMES)
-_TIMES = frozenset({"created", "expires", "decided", "due", "tried", "snoozed", "frozen", "lease"})
+_TIMES = frozenset(
+    {"created", "expires", "decided", "due", "tried", "snoozed", "frozen", "lease"}
+)
 _FLAGS = frozenset({"urgent", "once_more", "untold", "settled"})
 _ACTIONS = frozenset({"proposed", "action"})
 _LISTS = frozenset({"warnings", "participants"})
@@ -35,7 +37,9 @@ def read_row(row: Row) -> Request:
     found["proposed"] = read_action(found["proposed"])
     found |= {name: tuple(json.loads(found[name])) for name in _LISTS}
     found |= {name: bool(found[name]) for name in _FLAGS}
-    found |= {name: clock.from_ms(found[name]) for name in _TIMES if found[name] is not None}
+    found |= {
+        name: clock.from_ms(found[name]) for name in _TIMES if found[name] is not None
+    }
     return Request(**found)
 
 

@@ -13,17 +13,23 @@ from deskhand.gate.requests import Request
 from deskhand.store import Transaction
 
 
-def allow(tx: Transaction, action: Action, *, now: datetime, limits: Limits) -> Allow | Wait:
+def allow(
+    tx: Transaction, action: Action, *, now: datetime, limits: Limits
+) -> Allow | Wait:
     """Whether the rate lets one more mail leave now. Holds until the transaction ends: see `take_turns`."""
     if not action.counted:
         return Allow()
-    return judge(sent=sent_since(tx, now - limits.window, action.account), now=now, limits=limits)
+    return judge(
+        sent=sent_since(tx, now - limits.window, action.account), now=now, limits=limits
+    )
 
 
 def wake_limited(tx: Transaction, now: datetime, limits: Limits) -> None:
     """As many of what waits for the limit as may leave are tried now: it may have been raised since."""
     free: dict[str, int] = {}
-    rows = tx.all("SELECT id, action FROM requests WHERE resting = 'rate' AND state = 'approved' ORDER BY decided, id")
+    rows = tx.all(
+        "SELECT id, action FROM requests WHERE resting = 'rate' AND state = 'approved' ORDER BY decided, id"
+    )
     for name, text in rows:
         account = read_action(text).account
         if account not in free:
@@ -37,7 +43,9 @@ def wake_limited(tx: Transaction, now: datetime, limits: Limits) -> None:
 def sent_since(tx: Transaction, since: datetime, account: str) -> list[datetime]:
     """When mails left the account that still count in its rate window, oldest first; of the oldest rows nobody knows
     the account, and they count in each."""
-    sql = "SELECT at FROM sends WHERE at > ? AND (account IS NULL OR account = ?) ORDER BY at"
+    sql = (
+        "SELECT at FROM sends WHERE at > ? AND (account IS NULL OR account = ?) ORDER BY at"
+    )
     rows = tx.all(sql, clock.to_ms(since), account.casefold())
     return [clock.from_ms(at) for (at,) in rows]
 
@@ -47,12 +55,20 @@ def count_since(tx: Transaction, since: datetime) -> int:
     return len(tx.all("SELECT at FROM sends WHERE at > ?", clock.to_ms(since)))
 
 
-def claim(tx: Transaction, request: Request, *, now: datetime, lease: timedelta) -> Request | Conflict:
+def claim(
+    tx: Transaction, request: Request, *, now: datetime, lease: timedelta
+) -> Request | Conflict:
     """approved -> sending, counted in the rate window. Nothing but an approved request is claimed."""
     until = now + lease
     frozen = request.frozen or now.replace(microsecond=0)
     claimed = change(
-        tx, replace(request, state="approved"), "sending", frozen=frozen, lease=until, due=until, tried=now
+        tx,
+        replace(request, state="approved"),
+        "sending",
+        frozen=frozen,
+        lease=until,
+        due=until,
+        tried=now,
     )
     if isinstance(claimed, Request) and request.action.counted:
         values = (request.id, clock.to_ms(now), request.action.account.casefold())
@@ -60,7 +76,9 @@ def claim(tx: Transaction, request: Request, *, now: datetime, lease: timedelta)
     return claimed
 
 
-def take_over(tx: Transaction, request: Request, *, now: datetime, lease: timedelta) -> Request | Conflict:
+def take_over(
+    tx: Transaction, request: Request, *, now: datetime, lease: timedelta
+) -> Request | Conflict:
     """A request whose process died in the middle of sending: ours, unless somebody else took it over by now."""
     return change(tx, request, "sending", lease=now + lease, due=now + lease, tried=now)
 
@@ -72,13 +90,20 @@ def is_held(request: Request, now: datetime, lease: timedelta) -> bool:
 
 def keep_token(tx: Transaction, request: Request, token: str) -> bool:
     """Write down by which token it is sent now; not where the lease was lost meanwhile. "Once more" is used up."""
-    return not isinstance(change(tx, request, "sending", token=token, once_more=False), Conflict)
+    return not isinstance(
+        change(tx, request, "sending", token=token, once_more=False), Conflict
+    )
 
 
 def put_back(tx: Transaction, request: Request, due: datetime, **changes: Any) -> bool:
     """Certainly not sent: neither the rate nor the yes is spent. Not where the lease was lost meanwhile."""
     by_hand = request.proof == "hand-written"
-    changes |= {"lease": None, "token": None, "attempts": request.attempts + 1, "once_more": request.once_more}
+    changes |= {
+        "lease": None,
+        "token": None,
+        "attempts": request.attempts + 1,
+        "once_more": request.once_more,
+    }
     if by_hand:
         done = change(tx, request, "failed", due=None, **changes)
     else:
@@ -99,11 +124,15 @@ def end_lease(tx: Transaction, request: Request, now: datetime) -> None:
     change(tx, request, "sending", lease=now, due=now)
 
 
-def use_approval(tx: Transaction, request: Request, found: RequestFile, now: datetime) -> bool:
+def use_approval(
+    tx: Transaction, request: Request, found: RequestFile, now: datetime
+) -> bool:
     """Write down that a hand-written approval is used; not where it was used before. See `take_turns`."""
     if was_used(tx, found):
         return False
-    at = max(clock.to_ms(now), found.written)  # a clock that was ahead must not make it newer than its own use
+    at = max(
+        clock.to_ms(now), found.written
+    )  # a clock that was ahead must not make it newer than its own use
     values = (found.content, request.id, at)
     tx.execute("INSERT INTO used_files (content, action_id, at) VALUES (?, ?, ?)", *values)
     return True

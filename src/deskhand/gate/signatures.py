@@ -9,7 +9,9 @@ def sign(action: Action, settings: Settings) -> Action:
     """The mail with its account's signature under it. A text that leaves as a page has none."""
     if not isinstance(action, Mail) or (mime.is_html(action.body) and not action.as_text):
         return action
-    return action.model_copy(update={"body": with_signature(action.body, settings.signature_of(action.account))})
+    return action.model_copy(
+        update={"body": with_signature(action.body, settings.signature_of(action.account))}
+    )
 
 
 def finish(meant: Action, proposal: Proposal, settings: Settings) -> Action:

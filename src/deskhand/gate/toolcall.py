@@ -11,7 +11,13 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from deskhand.errors import printable
-from deskhand.foreign.arguments import canonical, find_values, list_rows, refuse, write_value
+from deskhand.foreign.arguments import (
+    canonical,
+    find_values,
+    list_rows,
+    refuse,
+    write_value,
+)
 from deskhand.foreign.edits import TextEdit, find_edits, find_rewrite
 from deskhand.foreign.schemas import find_problem
 from deskhand.gate.face import NoMail
@@ -64,7 +70,9 @@ class ToolCall(NoMail):
     """What the file holds now that the call would write."""
 
     def digested(self) -> dict[str, Any]:
-        return self.model_dump(mode="json", exclude={"template", "shape", "hints", "before"})
+        return self.model_dump(
+            mode="json", exclude={"template", "shape", "hints", "before"}
+        )
 
     def named(self) -> dict[str, Any]:
         """Without the session: what is permitted in a folder is permitted tomorrow too."""
@@ -138,7 +146,11 @@ class ToolCall(NoMail):
         """The same call with other arguments, as the tool's schema allows them."""
         for key in ("to", "subject"):
             if changes.get(key, getattr(self, key)).strip() != getattr(self, key).strip():
-                raise refuse(key, "only the arguments of a call can be edited", printable(changes[key], 60))
+                raise refuse(
+                    key,
+                    "only the arguments of a call can be edited",
+                    printable(changes[key], 60),
+                )
         try:
             values = json.loads(changes.get("body", self.body))
         except (ValueError, RecursionError) as error:

@@ -60,13 +60,17 @@ def _stands(request: Request, word: Word, now: datetime) -> bool:
             return False
 
 
-def take_back(tx: Transaction, last: LastAnswer, answer: Answer, now: datetime) -> list[Request]:
+def take_back(
+    tx: Transaction, last: LastAnswer, answer: Answer, now: datetime
+) -> list[Request]:
     """All of it, or nothing where somebody else was faster with one of them."""
     changed = []
     for request in last.requests:
         undone = give(tx, request, answer, request.unanswered, now, **_changes(last.word))
         if isinstance(undone, Conflict):
-            raise Changed("it changed in this moment", hint="look at it again; nothing was undone")
+            raise Changed(
+                "it changed in this moment", hint="look at it again; nothing was undone"
+            )
         changed.append(undone)
     return changed
 

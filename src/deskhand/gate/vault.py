@@ -67,7 +67,11 @@ class VaultDoor(DraftReader):
             move = await asyncio.to_thread(self._see, request)
             if isinstance(move, Yes):
                 move = await asyncio.to_thread(self._find_no, request) or move
-            if move is None or isinstance(move, Away) or (self._is_expired(request) and not isinstance(move, No)):
+            if (
+                move is None
+                or isinstance(move, Away)
+                or (self._is_expired(request) and not isinstance(move, No))
+            ):
                 return request
             if self.policy.counts("vault"):
                 return await self._take_up(request, move)
@@ -114,13 +118,20 @@ class VaultDoor(DraftReader):
             case TakenBack():
                 raise Changed(f"Approved/{request.file} is gone")
             case Away():
-                raise Unavailable("Approved/ is missing in the vault", hint="the yes rests until it is back")
+                raise Unavailable(
+                    "Approved/ is missing in the vault",
+                    hint="the yes rests until it is back",
+                )
             case Yes(found) | No(found) | Edited(found):
                 raise Changed(f"{found.path} was changed in this moment")
 
     def _lies_in_done(self, request: Request) -> bool:
         """Whether the vault knows of its leaving what the row does not: the database is older, from a backup."""
-        if request.may_have_left or request.state == "rejected" or isinstance(request.action, Question):
+        if (
+            request.may_have_left
+            or request.state == "rejected"
+            or isinstance(request.action, Question)
+        ):
             return False
         found = self.folders.read("Done", request.file)
         if found is None or found.properties.get("status") not in ("done", "unknown"):
@@ -140,7 +151,9 @@ class VaultDoor(DraftReader):
             "due": None,
             "snoozed": None,
         }
-        doubted = await self._write(request, lambda tx: ledger.change(tx, request, "unknown", **changes))
+        doubted = await self._write(
+            request, lambda tx: ledger.change(tx, request, "unknown", **changes)
+        )
         if doubted.state == "unknown":
             await self.replace(request, doubted)
         return doubted
@@ -179,7 +192,11 @@ class VaultDoor(DraftReader):
         return No(found) if found else None
 
     def _is_expired(self, request: Request) -> bool:
-        return request.expires is not None and self._now() >= request.expires and request.state != "unknown"
+        return (
+            request.expires is not None
+            and self._now() >= request.expires
+            and request.state != "unknown"
+        )
 
     async def _take_up(self, request: Request, move: Move) -> Request:
         match move:
@@ -192,7 +209,9 @@ class VaultDoor(DraftReader):
             case Outdated():
                 await self.retire(request)
                 await self.replace(request, request)
-            case Yes(found) | Edited(found) if request.home == "Drafts" and found.folder == "Approved":
+            case Yes(found) | Edited(found) if (
+                request.home == "Drafts" and found.folder == "Approved"
+            ):
                 request = await self._approve_draft(request, found)
             case Edited(found) if request.home == "Drafts":
                 request = await self._take_edit(request, found)
@@ -208,12 +227,18 @@ class VaultDoor(DraftReader):
         match move:
             case Outdated():
                 return await self._take_up(request, move)
-            case Yes(found) | Edited(found) if open_ and request.home == "Drafts" and found.folder == "Approved":
+            case Yes(found) | Edited(found) if (
+                open_ and request.home == "Drafts" and found.folder == "Approved"
+            ):
                 return await self._approve_draft(request, found)
             case Edited(found) if open_ and request.home == "Drafts":
                 return await self._take_edit(request, found)
             case Yes(found) if open_:
-                place = {"folder": found.folder, "file": found.name, "resting": "unconfirmed"}
+                place = {
+                    "folder": found.folder,
+                    "file": found.name,
+                    "resting": "unconfirmed",
+                }
                 return await self._wish(request, _CONFIRM, **place)
             case No() if open_:
                 request = await self._wish(request, _CONFIRM_NO)
@@ -225,7 +250,10 @@ class VaultDoor(DraftReader):
 
     async def _wish(self, request: Request, note: str, **changes: Any) -> Request:
         log.warning("only_a_wish", extra={"request": request.id, "why": note})
-        return await self._write(request, lambda tx: ledger.change(tx, request, request.state, note=note, **changes))
+        return await self._write(
+            request,
+            lambda tx: ledger.change(tx, request, request.state, note=note, **changes),
+        )
 
     async def _approve(self, request: Request, found: RequestFile) -> Request:
         now = self._now()
@@ -244,7 +272,13 @@ class VaultDoor(DraftReader):
         if request.state == "held" and note is None:
             note = "Your yes came to nothing: its file was moved to Rejected/"
         answer = self.policy.answer("rejected", "vault", "vault", note)
-        changes = {"folder": found.folder, "file": found.name, "note": note, "due": None, "snoozed": None}
+        changes = {
+            "folder": found.folder,
+            "file": found.name,
+            "note": note,
+            "due": None,
+            "snoozed": None,
+        }
         decided = {"decided_by": "vault", "decided": now, "proof": "vault"}
 
         def work(tx: Transaction) -> Request | Conflict:
@@ -259,7 +293,8 @@ class VaultDoor(DraftReader):
         answer = self.policy.answer("undone", "vault", "vault")
         changes = {"folder": request.home, "due": None, "proof": None, "note": None}
         undone = await self._write(
-            request, lambda tx: proofs.give(tx, request, answer, request.unanswered, now, **changes)
+            request,
+            lambda tx: proofs.give(tx, request, answer, request.unanswered, now, **changes),
         )
         await self.follow(undone)
         return undone
@@ -269,12 +304,16 @@ class VaultDoor(DraftReader):
         now = self._now()
         revision = request.revision + 1
         action = request.action
-        if not request.may_have_left:  # one that may have left must stay what it was, or nobody could find out
+        if (
+            not request.may_have_left
+        ):  # one that may have left must stay what it was, or nobody could find out
             action = await asyncio.to_thread(files.read_edit, request.action, found)
         changes: dict[str, Any] = {
             "revision": revision,
             "action": action,
-            "difference": await asyncio.to_thread(describe_difference, request.proposed, action),
+            "difference": await asyncio.to_thread(
+                describe_difference, request.proposed, action
+            ),
             "file": file_name(request.id, action.kind, revision),
             "folder": request.home,
             "due": None,
@@ -307,11 +346,17 @@ class VaultDoor(DraftReader):
         changes = {"folder": found.folder, "file": found.name, "resting": "unconfirmed"}
         if request.state in ("waiting", "unknown"):
             changes["note"] = _CONFIRM
-        return await self._write(request, lambda tx: ledger.change(tx, request, request.state, **changes))
+        return await self._write(
+            request, lambda tx: ledger.change(tx, request, request.state, **changes)
+        )
 
     async def _take_edit(self, request: Request, found: RequestFile) -> Request:
         """The person's words in a draft's file are the draft; a yes to other words is none to these."""
-        changes: dict[str, Any] = {"revision": request.revision + 1, "note": _note_of_lost(request), "due": None}
+        changes: dict[str, Any] = {
+            "revision": request.revision + 1,
+            "note": _note_of_lost(request),
+            "due": None,
+        }
         try:
             action = await self.read_action(found, request)
         except (InvalidInput, NotFound) as error:
@@ -319,29 +364,41 @@ class VaultDoor(DraftReader):
                 return request
             changes["fault"] = error.message
         else:
-            difference = await asyncio.to_thread(describe_difference, request.proposed, action)
+            difference = await asyncio.to_thread(
+                describe_difference, request.proposed, action
+            )
             changes |= {"action": action, "difference": difference, "fault": None}
             if not knows_thread(request.action):
                 return await self._take_over(request, changes)
         state = request.unanswered
-        return await self._write(request, lambda tx: ledger.change(tx, request, state, **changes))
+        return await self._write(
+            request, lambda tx: ledger.change(tx, request, state, **changes)
+        )
 
     async def _take_over(self, request: Request, changes: dict[str, Any]) -> Request:
         """A draft of an earlier version gets its thread; a yes to the words that stand there now still counts."""
         action: Action = changes["action"]
         words = files.digest_words(action)
         if changes["difference"] is None:
-            changes |= {"revision": request.revision, "proposed": action, "asked": action.digest}
+            changes |= {
+                "revision": request.revision,
+                "proposed": action,
+                "asked": action.digest,
+            }
 
         def work(tx: Transaction) -> Request | Conflict:
-            if proofs.carry_over_yes(tx, request, words, action.digest) and request.state in ("held", "approved"):
+            if proofs.carry_over_yes(
+                tx, request, words, action.digest
+            ) and request.state in ("held", "approved"):
                 kept = {"note": request.note, "due": request.due}
                 return ledger.change(tx, request, request.state, **changes | kept)
             return ledger.change(tx, request, request.unanswered, **changes)
 
         return await self._write(request, work)
 
-    async def _write(self, request: Request, work: Callable[[Transaction], Request | Conflict]) -> Request:
+    async def _write(
+        self, request: Request, work: Callable[[Transaction], Request | Conflict]
+    ) -> Request:
         """The request after the change, or as somebody else has just changed it."""
         changed = await self._store.write(work)
         if isinstance(changed, Request):

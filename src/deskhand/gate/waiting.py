@@ -75,7 +75,12 @@ class Waiting:
         return [request for request in heard if request.state in OPEN], more
 
     async def cards(
-        self, *, limit: int = 50, after: str | None = None, snoozed: bool = False, wanted: CardFilter = EVERY
+        self,
+        *,
+        limit: int = 50,
+        after: str | None = None,
+        snoozed: bool = False,
+        wanted: CardFilter = EVERY,
     ) -> tuple[list[Card], str | None]:
         """A page of the cards that are wanted, and the cursor of the next page."""
         found: list[Card] = []
@@ -87,12 +92,20 @@ class Waiting:
                 break
         return found, more
 
-    async def following(self, card: Card, *, snoozed: bool, wanted: CardFilter = EVERY) -> Card | None:
+    async def following(
+        self, card: Card, *, snoozed: bool, wanted: CardFilter = EVERY
+    ) -> Card | None:
         """The card that the person answers after this one: the next that waits, else the first that does."""
         for start in (card.cursor, None):
-            async for cards, _ in self._pages(5, start, snoozed=snoozed):  # most often it is the very next
+            async for cards, _ in self._pages(
+                5, start, snoozed=snoozed
+            ):  # most often it is the very next
                 for each in cards:
-                    if each.id != card.id and each.state in ("waiting", "unknown", "snoozed") and wanted.takes(each):
+                    if (
+                        each.id != card.id
+                        and each.state in ("waiting", "unknown", "snoozed")
+                        and wanted.takes(each)
+                    ):
                         return each
         return None
 
@@ -110,7 +123,9 @@ class Waiting:
     async def assess(self, request: Request) -> str:
         """What the card says in this moment, to be kept with the answer."""
         (card,) = await self._cards_of([request])
-        return ASSESSMENT.dump_json(Assessment(card.risk, (card.to, card.cc, card.bcc))).decode()
+        return ASSESSMENT.dump_json(
+            Assessment(card.risk, (card.to, card.cc, card.bcc))
+        ).decode()
 
     async def card(self, request_id: str) -> Card:
         """The card of one request, whatever became of it."""
@@ -136,7 +151,9 @@ class Waiting:
     async def ids(self) -> frozenset[str]:
         """What is neither answered nor put off."""
         found = await self._store.read(ledger.waiting_ids, self._now())
-        return frozenset(name for name, state, asleep in found if state != "held" and not asleep)
+        return frozenset(
+            name for name, state, asleep in found if state != "held" and not asleep
+        )
 
     async def original(self, card: Card) -> Original | None:
         """The mail it answers, as plain text; None where it answers none, or that one is gone."""
@@ -147,7 +164,14 @@ class Waiting:
         except NotFound:
             return None
         except DeskError as error:
-            return Original(card.answers, "", "", "", "", (f"the mailbox cannot show it now: {error.message}",))
+            return Original(
+                card.answers,
+                "",
+                "",
+                "",
+                "",
+                (f"the mailbox cannot show it now: {error.message}",),
+            )
         odd = await asyncio.to_thread(_describe_unseen, mail)
         return Original(
             message_id=mail.summary.id,
@@ -174,11 +198,20 @@ class Waiting:
         known, sent = await self._store.read(ask)
 
         def make() -> list[Card]:
-            return [self._card_of(request, known, now, sent.get(request.digest)) for request in found]
+            return [
+                self._card_of(request, known, now, sent.get(request.digest))
+                for request in found
+            ]
 
         return await asyncio.to_thread(make)
 
-    def _card_of(self, request: Request, known: Acquaintance, now: datetime, sent: tuple[str, datetime] | None) -> Card:
+    def _card_of(
+        self,
+        request: Request,
+        known: Acquaintance,
+        now: datetime,
+        sent: tuple[str, datetime] | None,
+    ) -> Card:
         named = name_recipients(request, known)
         looked_at = (
             request.digest,
@@ -198,8 +231,16 @@ class Waiting:
 
 
 def _describe_unseen(mail: FullMessage) -> list[str]:
-    parts = {"sender": mail.summary.sender, "subject": mail.summary.subject, "text": mail.body}
-    return [f"its {name} holds {each}" for name, text in parts.items() for each in unseen.describe(text)]
+    parts = {
+        "sender": mail.summary.sender,
+        "subject": mail.summary.subject,
+        "text": mail.body,
+    }
+    return [
+        f"its {name} holds {each}"
+        for name, text in parts.items()
+        for each in unseen.describe(text)
+    ]
 
 
 def _place(cursor: str | None) -> tuple[int, int, str]:
@@ -208,7 +249,15 @@ def _place(cursor: str | None) -> tuple[int, int, str]:
     kind = cursor[:1]
     created, dash, name = cursor[1:].partition("-")
     is_time = created.isdecimal() and created.isascii() and len(created) <= _FURTHEST
-    if kind not in ("u", "o") or not dash or not is_time or not name.isascii() or not name.isprintable():
-        problem = FieldProblem("cursor", "is not a cursor of this list", cursor[:60], "Ask without a cursor")
+    if (
+        kind not in ("u", "o")
+        or not dash
+        or not is_time
+        or not name.isascii()
+        or not name.isprintable()
+    ):
+        problem = FieldProblem(
+            "cursor", "is not a cursor of this list", cursor[:60], "Ask without a cursor"
+        )
         raise InvalidInput("this cursor does not continue this list", fields=[problem])
     return int(kind == "o"), int(created), name

@@ -54,7 +54,9 @@ class Account:
             try:
                 context.load_verify_locations(self.ca)
             except OSError as error:
-                raise BadConfig(f"{self.ca} is no CA certificate", hint="correct DESKHAND_MAIL_CA") from error
+                raise BadConfig(
+                    f"{self.ca} is no CA certificate", hint="correct DESKHAND_MAIL_CA"
+                ) from error
         elif self.is_local and not self.tls:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -67,14 +69,17 @@ class Account:
         match error:
             case ssl.SSLCertVerificationError(verify_code=code) if code in _UNKNOWN_CA:
                 said = f"the certificate of {place} is from a CA that is not known here ({error.verify_message})"
-                hint = "if the server is yours, set DESKHAND_MAIL_CA to the PEM file of its CA"
+                hint = (
+                    "if the server is yours, set DESKHAND_MAIL_CA to the PEM file of its CA"
+                )
             case ssl.SSLCertVerificationError():
                 said = f"the certificate of {place} does not hold: {error.verify_message}"
                 hint = "use the name that is in the certificate, or have the server's owner renew it"
             case ssl.SSLError():
                 said = f"{place} does not speak TLS: {error.reason or error}"
                 hint = (
-                    "imaps:// and smtps:// are TLS from the first byte, imap:// and smtp:// STARTTLS; look at the port"
+                    "imaps:// and smtps:// are TLS from the first byte, "
+                    "imap:// and smtp:// STARTTLS; look at the port"
                 )
             case socket.gaierror():
                 said = f"there is no host {self.host}"
@@ -107,7 +112,10 @@ def imap_account(settings: Settings) -> Account:
 
 def smtp_account(settings: Settings) -> Account:
     if settings.smtp_url is None:
-        raise BadConfig("no SMTP account is configured", hint="set DESKHAND_SMTP_URL to smtps://USER@HOST")
+        raise BadConfig(
+            "no SMTP account is configured",
+            hint="set DESKHAND_SMTP_URL to smtps://USER@HOST",
+        )
     return _account(settings.smtp_url.get_secret_value(), "smtp", settings.mail_ca)
 
 
@@ -115,7 +123,10 @@ def password(home: Path, account: Account) -> str:
     """The URL's password, else what `deskhand mail login imap` left."""
     secret = account.password or credentials.recall(home, account.secret_name)
     if secret is None:
-        raise AuthRequired(f"there is no password for {account.user} at {account.host}", hint=f"run `{LOGIN}`")
+        raise AuthRequired(
+            f"there is no password for {account.user} at {account.host}",
+            hint=f"run `{LOGIN}`",
+        )
     return secret
 
 
@@ -124,7 +135,9 @@ def own_address(settings: Settings) -> str:
     if settings.address is not None:
         return settings.address
     if "@" not in user:
-        raise BadConfig("the mailbox does not tell its own address", hint="set DESKHAND_ADDRESS")
+        raise BadConfig(
+            "the mailbox does not tell its own address", hint="set DESKHAND_ADDRESS"
+        )
     return user
 
 
@@ -136,7 +149,10 @@ def _account(url: str, kind: str, ca: Path | None) -> Account:
         port = 0
     if not port or not parts.scheme.startswith(kind) or not parts.hostname:
         variable = f"DESKHAND_{kind.upper()}_URL"
-        raise BadConfig(f"{variable} is not an account", hint=f"write {kind}s://USER@HOST or {kind}://USER@HOST")
+        raise BadConfig(
+            f"{variable} is not an account",
+            hint=f"write {kind}s://USER@HOST or {kind}://USER@HOST",
+        )
     user = unquote(parts.username or "") or None
     secret = unquote(parts.password or "") or None
     return Account(parts.hostname, port, parts.scheme.endswith("s"), user, secret, ca)

@@ -15,7 +15,8 @@ from deskhand.mail.headers import decode_words, one_line, source_of
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+"
 _LOCAL = re.compile(rf"{_ATOM}(\.{_ATOM})*")
 _TOKEN = re.compile(
-    r'"(?P<quoted>(?:[^"\\]|\\.)*+)(?P<close>"?)|<(?P<angle>[^<>]*)>|(?P<edge>[,;:])|[^",;:<>()]+|.', re.DOTALL
+    r'"(?P<quoted>(?:[^"\\]|\\.)*+)(?P<close>"?)|<(?P<angle>[^<>]*)>|(?P<edge>[,;:])|[^",;:<>()]+|.',
+    re.DOTALL,
 )
 _LONGEST = 1000
 """Characters of an address with all that stands around it."""
@@ -75,7 +76,9 @@ def _person(tokens: Sequence[re.Match[str]]) -> Person | None:
     angles = [token for token in tokens if token["angle"] is not None]
     if angles:
         address = one_line(angles[-1]["angle"]).replace(" ", "")
-        name = " ".join(_name_part(token) for token in tokens if token is not angles[-1]).strip()
+        name = " ".join(
+            _name_part(token) for token in tokens if token is not angles[-1]
+        ).strip()
     else:
         address = one_line("".join(token[0] for token in tokens))
         name = ""
@@ -153,7 +156,12 @@ def recipient(given: str, field: str = "to") -> str:
     """One bare address, its domain in ASCII and lower case; anything else is refused."""
     local, at, domain = given[:400].strip(" ").rpartition("@")
     local = unicodedata.normalize("NFC", local)
-    if not at or len(given) > 300 or len(local.encode("utf-8", "replace")) > 64 or not _is_local(local):
+    if (
+        not at
+        or len(given) > 300
+        or len(local.encode("utf-8", "replace")) > 64
+        or not _is_local(local)
+    ):
         raise _bad_address(given, field)
     try:
         ascii_domain = idna.encode(domain, uts46=True).decode().removesuffix(".")
@@ -168,13 +176,22 @@ def recipient(given: str, field: str = "to") -> str:
 def _is_local(text: str) -> bool:
     """Whether it is the part before the @: beyond ASCII (RFC 6531) only letters, digits and their marks."""
     beyond = [char for char in text if not char.isascii()]
-    letters = all(unicodedata.category(char)[0] in "LMN" and not unseen.is_unseen(char) for char in beyond)
+    letters = all(
+        unicodedata.category(char)[0] in "LMN" and not unseen.is_unseen(char)
+        for char in beyond
+    )
     return letters and _LOCAL.fullmatch(text) is not None
 
 
 def _bad_address(given: str, field: str) -> InvalidInput:
-    shown = printable("".join(char if char.isprintable() else ascii(char)[1:-1] for char in given))
+    shown = printable(
+        "".join(char if char.isprintable() else ascii(char)[1:-1] for char in given)
+    )
     return InvalidInput(
         f"Invalid email address format: {shown}",
-        fields=[FieldProblem(field, "is not one bare address", shown, "write it as name@example.org")],
+        fields=[
+            FieldProblem(
+                field, "is not one bare address", shown, "write it as name@example.org"
+            )
+        ],
     )

@@ -24,7 +24,9 @@ def address_all(mail: FullMessage, own: Collection[str]) -> tuple[str, str]:
     if followup := _others(own, mail.followup_to):
         return _lines(followup, [])
     author = _authors(mail, own)
-    if {each.casefold() for each in author} == {each.casefold() for each in _others(own, mail.list_post)}:
+    if {each.casefold() for each in author} == {
+        each.casefold() for each in _others(own, mail.list_post)
+    }:
         author = _others(own, summary.sender) or author
     named = _others(own, summary.to, mail.cc, mail.list_post)
     return _lines(author or named, named)
@@ -41,12 +43,19 @@ def _authors(mail: FullMessage, own: Collection[str]) -> list[str]:
 
 def _others(own: Collection[str], *lines: str) -> list[str]:
     mine = set(map(mailbox_of, own))
-    return [each for line in lines for each in addresses_in(line) if mailbox_of(each) not in mine]
+    return [
+        each
+        for line in lines
+        for each in addresses_in(line)
+        if mailbox_of(each) not in mine
+    ]
 
 
 def _demand(answered: Sequence[str]) -> Sequence[str]:
     if not answered:
-        raise InvalidInput("This mail names nobody whom one could answer.", hint="Send a new mail instead.")
+        raise InvalidInput(
+            "This mail names nobody whom one could answer.", hint="Send a new mail instead."
+        )
     return answered
 
 

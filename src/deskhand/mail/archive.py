@@ -44,16 +44,25 @@ class Archive:
     def matching(self, pattern: str) -> list[str]:
         """The parts with this name, by the number in it."""
         found = [name for name in self.names if re.fullmatch(pattern, name)]
-        return sorted(found, key=lambda name: (int("0" + re.sub(r"\D", "", name)[:9]), name))
+        return sorted(
+            found, key=lambda name: (int("0" + re.sub(r"\D", "", name)[:9]), name)
+        )
 
     def links(self, name: str) -> dict[str, tuple[str, str]]:
         """What a part refers to: of each link its kind and the part that it leads to, by its id."""
         folder, _, file = name.rpartition("/")
         found: dict[str, tuple[str, str]] = {}
-        for event, what, given in self.walk_if(posixpath.join(folder, "_rels", f"{file}.rels")):
+        for event, what, given in self.walk_if(
+            posixpath.join(folder, "_rels", f"{file}.rels")
+        ):
             if (event, what) == ("start", "Relationship"):
-                target = posixpath.normpath(posixpath.join("/", folder, given.get("Target", ""))).lstrip("/")
-                found[given.get("Id", "")] = (given.get("Type", "").rpartition("/")[2], target)
+                target = posixpath.normpath(
+                    posixpath.join("/", folder, given.get("Target", ""))
+                ).lstrip("/")
+                found[given.get("Id", "")] = (
+                    given.get("Type", "").rpartition("/")[2],
+                    target,
+                )
         return found
 
     def walk(self, name: str) -> Iterator[Event]:
@@ -65,7 +74,11 @@ class Archive:
                 yield from gathered.events
                 gathered.events.clear()
             gathered.parser.Parse(b"", True)
-        except (expat.ExpatError, LookupError, ValueError) as error:  # the last two: an encoding that is none
+        except (
+            expat.ExpatError,
+            LookupError,
+            ValueError,
+        ) as error:  # the last two: an encoding that is none
             raise NoText(f"The document is damaged: {name} is no XML.") from error
         yield from gathered.events
 
@@ -86,7 +99,9 @@ class Archive:
         while chunk := part.read(_CHUNK):
             self._left -= len(chunk)
             if self._left < 0:
-                raise NoText(f"The document unpacks to more than {MOST_UNPACKED:,} bytes; it was not read further.")
+                raise NoText(
+                    f"The document unpacks to more than {MOST_UNPACKED:,} bytes; it was not read further."
+                )
             yield chunk
 
 
@@ -105,12 +120,16 @@ class XmlEvents:
 
     def _start(self, name: str, attributes: Attributes) -> None:
         what = name.rpartition(" ")[2]
-        if self._passed_over or what == "Fallback":  # the same once more, for programs that are older
+        if (
+            self._passed_over or what == "Fallback"
+        ):  # the same once more, for programs that are older
             self._passed_over += 1
             return
         # Of `id` and `r:id` the second one is meant.
         ordered = sorted(attributes.items(), key=_is_qualified)
-        self.events.append(("start", what, {key.rpartition(" ")[2]: value for key, value in ordered}))
+        self.events.append(
+            ("start", what, {key.rpartition(" ")[2]: value for key, value in ordered})
+        )
 
     def _end(self, name: str) -> None:
         if self._passed_over:
@@ -123,7 +142,9 @@ class XmlEvents:
             self.events.append(("text", text, {}))
 
     def _refuse(self, *_: object) -> None:
-        raise NoText("The document declares entities of its own, which no Office program does; it was not read.")
+        raise NoText(
+            "The document declares entities of its own, which no Office program does; it was not read."
+        )
 
 
 def _is_qualified(attribute: tuple[str, str]) -> bool:

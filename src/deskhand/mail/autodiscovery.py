@@ -31,10 +31,17 @@ PLACES = (
     "https://autoconfig.{domain}/mail/config-v1.1.xml?emailaddress={address}",
     "https://{domain}/.well-known/autoconfig/mail/config-v1.1.xml",
 )
-_HOST = re.compile(r"(?=.{4,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])")
+_HOST = re.compile(
+    r"(?=.{4,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])"
+)
 """A name, and never a number: to this very machine the desk would speak without encryption."""
 _PORTS = {"imaps": 993, "imap": 143, "smtps": 465, "smtp": 587}
-_SERVICES = {"imaps": "_imaps", "imap": "_imap", "smtps": "_submissions", "smtp": "_submission"}
+_SERVICES = {
+    "imaps": "_imaps",
+    "imap": "_imap",
+    "smtps": "_submissions",
+    "smtp": "_submission",
+}
 _SCHEMES = {
     ("imap", "SSL"): "imaps",
     ("imap", "STARTTLS"): "imap",
@@ -93,7 +100,10 @@ class Autodiscovery:
         address = recipient(given, "address")
         domain = address.rpartition("@")[2]
         files = [self._ask_file(place, address) for place in self.places]
-        services = [self._ask_dns(scheme, f"{name}._tcp.{domain}", address) for scheme, name in _SERVICES.items()]
+        services = [
+            self._ask_dns(scheme, f"{name}._tcp.{domain}", address)
+            for scheme, name in _SERVICES.items()
+        ]
         told = await asyncio.gather(*files, *services)
         found = [server for servers in told for server in servers or ()]
         imap = next((each for each in found if each.url.startswith("imap")), None)
@@ -104,7 +114,10 @@ class Autodiscovery:
         typed += " --imap-url imaps://USER@HOST --smtp-url smtps://USER@HOST`"
         if all(servers is None for servers in told):
             why = "nobody on the net answers"
-            raise Unavailable(why, hint=f"look at the network, name a DNS server by --resolver, or type {typed}")
+            raise Unavailable(
+                why,
+                hint=f"look at the network, name a DNS server by --resolver, or type {typed}",
+            )
         hint = f"your provider's help names its servers; then type {typed}"
         raise NotFound(f"no mail servers were found for {domain}", hint=hint)
 
@@ -112,19 +125,33 @@ class Autodiscovery:
         """What the file says; None where there is none that can be read."""
         import httpx2
 
-        url = place.format(domain=address.rpartition("@")[2], address=quote(address, safe=""))
-        with suppress(OSError, ValueError, LookupError, httpx2.HTTPError, expat.ExpatError, NoText):
-            async with asyncio.timeout(self.seconds), self.reach.ask("GET", url, {"Accept": "text/xml"}) as answer:
+        url = place.format(
+            domain=address.rpartition("@")[2], address=quote(address, safe="")
+        )
+        with suppress(
+            OSError, ValueError, LookupError, httpx2.HTTPError, expat.ExpatError, NoText
+        ):
+            async with (
+                asyncio.timeout(self.seconds),
+                self.reach.ask("GET", url, {"Accept": "text/xml"}) as answer,
+            ):
                 content = await _read(answer)
-            return sorted(_read_file(content, address, url.partition("?")[0]), key=_is_second_choice)
+            return sorted(
+                _read_file(content, address, url.partition("?")[0]), key=_is_second_choice
+            )
         return None
 
-    async def _ask_dns(self, scheme: str, name: str, address: str) -> list[ProposedServer] | None:
+    async def _ask_dns(
+        self, scheme: str, name: str, address: str
+    ) -> list[ProposedServer] | None:
         """What DNS says; None where nobody answers."""
         source = f"DNS, unsigned ({name})"
         with suppress(OSError):
             services = await self.resolver.find_services(name)
-            made = [_make_server(scheme, each.host, str(each.port), address, address, source) for each in services]
+            made = [
+                _make_server(scheme, each.host, str(each.port), address, address, source)
+                for each in services
+            ]
             return list(filter(None, made))
         return None
 
@@ -171,10 +198,14 @@ def _read_server(said: dict[str, str], address: str, source: str) -> ProposedSer
     user = said.get("username") or address
     for name, value in (("DOMAIN", domain), ("LOCALPART", local), ("ADDRESS", address)):
         user = user.replace(f"%EMAIL{name}%", value)
-    return _make_server(scheme, said.get("hostname", ""), said.get("port", ""), user, address, source)
+    return _make_server(
+        scheme, said.get("hostname", ""), said.get("port", ""), user, address, source
+    )
 
 
-def _make_server(scheme: str, host: str, port: str, user: str, address: str, source: str) -> ProposedServer | None:
+def _make_server(
+    scheme: str, host: str, port: str, user: str, address: str, source: str
+) -> ProposedServer | None:
     """The server, unless something of it is not what it has to be."""
     host = host.lower().removesuffix(".")
     domain = address.rpartition("@")[2]
@@ -187,12 +218,23 @@ def _make_server(scheme: str, host: str, port: str, user: str, address: str, sou
     encryption = "TLS" if scheme.endswith("s") else "STARTTLS"
     outside = not f".{host}".endswith(f".{domain}")
     return ProposedServer(
-        f"{scheme}://{quote(user, safe='')}@{place}", host, int(port), user, encryption, outside, source
+        f"{scheme}://{quote(user, safe='')}@{place}",
+        host,
+        int(port),
+        user,
+        encryption,
+        outside,
+        source,
     )
 
 
 def _is_user(text: str) -> bool:
-    return len(text) < 300 and text.isprintable() and " " not in text and unseen.count(text) == 0
+    return (
+        len(text) < 300
+        and text.isprintable()
+        and " " not in text
+        and unseen.count(text) == 0
+    )
 
 
 def _is_second_choice(server: ProposedServer) -> bool:

@@ -50,7 +50,9 @@ _LONGEST_WAIT = 900
 class BearerTokens:
     """The access token of one account; any thread may ask."""
 
-    def __init__(self, settings: Settings, account: Account, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, settings: Settings, account: Account, now: Callable[[], datetime]
+    ) -> None:
         self._settings = settings
         self._name = secret_name(account)
         self._host = account.host
@@ -89,28 +91,43 @@ class BearerTokens:
     def _recall(self) -> str:
         found = credentials.recall(self._settings.home, self._name)
         if found is None:
-            raise AuthRequired(f"nobody has signed in to {self._host} yet", hint=f"run `{LOGIN}`")
+            raise AuthRequired(
+                f"nobody has signed in to {self._host} yet", hint=f"run `{LOGIN}`"
+            )
         return found
 
 
 def sign_in_by_device(
-    settings: Settings, account: Account, say: Callable[[str], None], sleep: Callable[[float], None] = time.sleep
+    settings: Settings,
+    account: Account,
+    say: Callable[[str], None],
+    sleep: Callable[[float], None] = time.sleep,
 ) -> str:
     """Let the person agree on any device (RFC 8628); where the token is kept."""
     device_url = _known(settings, "oauth_device_url")
     if not device_url:
-        raise BadConfig("no device sign-in is configured", hint="set oauth_device_url to the provider's address for it")
-    begun = _post(device_url, _client(settings) | {"scope": _known(settings, "oauth_scope")})
+        raise BadConfig(
+            "no device sign-in is configured",
+            hint="set oauth_device_url to the provider's address for it",
+        )
+    begun = _post(
+        device_url, _client(settings) | {"scope": _known(settings, "oauth_scope")}
+    )
     page = begun.get("verification_uri") or begun.get("verification_url")
     if "device_code" not in begun or not page:
         raise ProviderDown(f"the sign-in did not begin: {_reason(begun)}")
-    say(f"Open {printable(page)} on any device and type {printable(begun.get('user_code'))}")
+    say(
+        f"Open {printable(page)} on any device and type {printable(begun.get('user_code'))}"
+    )
     pause = float(begun.get("interval") or 5)
     waited = 0.0
     while waited <= min(float(begun.get("expires_in") or _LONGEST_WAIT), _LONGEST_WAIT):
         sleep(pause)
         waited += pause
-        form = _client(settings) | {"grant_type": _DEVICE, "device_code": str(begun["device_code"])}
+        form = _client(settings) | {
+            "grant_type": _DEVICE,
+            "device_code": str(begun["device_code"]),
+        }
         answer = _post(_token_url(settings), form)
         match answer.get("error"):
             case "authorization_pending":
@@ -120,22 +137,38 @@ def sign_in_by_device(
             case None if answer.get("refresh_token"):
                 return keep(settings.home, account, str(answer["refresh_token"]))
             case _:
-                raise AuthRequired(f"the provider said no: {_reason(answer)}", hint=f"run `{LOGIN}` again")
+                raise AuthRequired(
+                    f"the provider said no: {_reason(answer)}", hint=f"run `{LOGIN}` again"
+                )
     raise TimedOut("nobody agreed in time", hint=f"run `{LOGIN}` again")
 
 
 def sign_in_by_browser(
-    settings: Settings, account: Account, visit: Callable[[str], None], paste: Callable[[], str] | None = None
+    settings: Settings,
+    account: Account,
+    visit: Callable[[str], None],
+    paste: Callable[[], str] | None = None,
 ) -> str:
     """Let the person agree in a browser; where the token is kept."""
     auth_url = _known(settings, "oauth_auth_url")
     if not auth_url:
-        raise BadConfig("no sign-in in a browser is configured", hint="set oauth_auth_url, or oauth_provider")
-    query = {"client_id": _client(settings)["client_id"], "scope": _known(settings, "oauth_scope")}
-    agreed = Consent(auth_url, query | {"prompt": "consent"}, LOGIN, host="localhost").ask(visit, paste)
+        raise BadConfig(
+            "no sign-in in a browser is configured",
+            hint="set oauth_auth_url, or oauth_provider",
+        )
+    query = {
+        "client_id": _client(settings)["client_id"],
+        "scope": _known(settings, "oauth_scope"),
+    }
+    agreed = Consent(auth_url, query | {"prompt": "consent"}, LOGIN, host="localhost").ask(
+        visit, paste
+    )
     answer = _ask(settings, grant_type="authorization_code", **agreed.form)
     if not answer.get("refresh_token"):
-        raise AuthRequired("the provider gave no lasting token", hint="ask for offline access in oauth_scope")
+        raise AuthRequired(
+            "the provider gave no lasting token",
+            hint="ask for offline access in oauth_scope",
+        )
     return keep(settings.home, account, str(answer["refresh_token"]))
 
 
@@ -171,7 +204,10 @@ def _lifetime(answer: dict[str, Any]) -> timedelta:
 def _ask(settings: Settings, **form: str) -> dict[str, Any]:
     answer = _post(_token_url(settings), _client(settings) | form)
     if not isinstance(answer.get("access_token"), str):
-        raise AuthRequired(f"the provider no longer accepts this sign-in ({_reason(answer)})", hint=f"run `{LOGIN}`")
+        raise AuthRequired(
+            f"the provider no longer accepts this sign-in ({_reason(answer)})",
+            hint=f"run `{LOGIN}`",
+        )
     return answer
 
 
@@ -198,9 +234,14 @@ def _post(url: str, form: dict[str, str]) -> dict[str, Any]:
     try:
         answer = httpx2.post(url, data=form, timeout=30, follow_redirects=False)
     except httpx2.HTTPError as error:
-        raise ProviderDown("the provider's sign-in cannot be reached", cause=type(error).__name__) from None
+        raise ProviderDown(
+            "the provider's sign-in cannot be reached", cause=type(error).__name__
+        ) from None
     if answer.status_code >= 500 or answer.status_code == 429:
-        raise ProviderDown(f"the provider's sign-in answers {answer.status_code}", status=answer.status_code)
+        raise ProviderDown(
+            f"the provider's sign-in answers {answer.status_code}",
+            status=answer.status_code,
+        )
     with suppress(ValueError):
         if isinstance(said := answer.json(), dict):
             return said

@@ -8,7 +8,18 @@ from deskhand.errors import FieldProblem, InvalidInput, printable
 from deskhand.mail import MailSummary
 from deskhand.mail.query import SYSTEM_LABELS, label_name
 
-Doing = Literal["read", "unread", "star", "unstar", "archive", "unarchive", "trash", "untrash", "label", "unlabel"]
+Doing = Literal[
+    "read",
+    "unread",
+    "star",
+    "unstar",
+    "archive",
+    "unarchive",
+    "trash",
+    "untrash",
+    "label",
+    "unlabel",
+]
 _SWITCHES: dict[str, tuple[set[str], set[str]]] = {
     "read": (set(), {"UNREAD"}),
     "unread": ({"UNREAD"}, set()),
@@ -54,13 +65,17 @@ class Deed:
         return frozenset(gets), frozenset(loses)
 
 
-def find_way_back(change: Deed, before: Sequence[MailSummary]) -> list[tuple[Deed, list[str]]]:
+def find_way_back(
+    change: Deed, before: Sequence[MailSummary]
+) -> list[tuple[Deed, list[str]]]:
     """What undoes a change, for the mails that it changes; `before` is as they were. What lay in no inbox when it went
     into the trash is archived again."""
     moved = [mail for mail in before if any(_differences(change, mail))]
     steps = [(Deed(_OPPOSITES[change.do], change.label), moved)]
     if change.do == "trash":
-        steps.append((Deed("archive"), [mail for mail in moved if "INBOX" not in mail.labels]))
+        steps.append(
+            (Deed("archive"), [mail for mail in moved if "INBOX" not in mail.labels])
+        )
     return [(deed, [mail.id for mail in mails]) for deed, mails in steps if mails]
 
 
@@ -82,9 +97,13 @@ def read_change(do: Doing, label: str | None) -> Deed:
         return Deed(do)
     name = label_name((label or "").strip())
     if not name or name.upper() in SYSTEM_LABELS:
-        raise _bad_label(name, "is missing, or a place or mark that has a word of its own in `do`")
+        raise _bad_label(
+            name, "is missing, or a place or mark that has a word of its own in `do`"
+        )
     return Deed(do, name)
 
 
 def _bad_label(label: str, problem: str) -> InvalidInput:
-    return InvalidInput(f"label: {problem}", fields=[FieldProblem("label", problem, printable(label))])
+    return InvalidInput(
+        f"label: {problem}", fields=[FieldProblem("label", problem, printable(label))]
+    )

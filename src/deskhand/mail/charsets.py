@@ -14,7 +14,9 @@ _SUPERSETS = {
     "iso8859-11": "cp874",
 }
 # Not charsets of text, and slow or surprising on hostile input.
-_REFUSED = frozenset({"idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7"})
+_REFUSED = frozenset(
+    {"idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7"}
+)
 
 
 def decode(data: bytes, label: str | None) -> str:

@@ -56,7 +56,14 @@ _BENEATH = 1
 _READ_FILES = 0b0100
 _READ_FOLDERS = 0b1000
 _OURS = str(Path(__file__).parents[2])
-_SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache")
+_SYSTEM = (
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/share/zoneinfo",
+    "/etc/ld.so.cache",
+)
 
 
 def limit() -> None:
@@ -80,7 +87,9 @@ def shut_in() -> bool:
     if sys.platform != "linux" or machine is None:
         return False
     rules = _rules(*machine)
-    steps = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *rule) for rule in rules))
+    steps = ctypes.create_string_buffer(
+        b"".join(struct.pack("HBBI", *rule) for rule in rules)
+    )
     program = struct.pack("HP", len(rules), ctypes.addressof(steps))
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
@@ -108,7 +117,9 @@ def _close_files(libc: ctypes.CDLL) -> None:
     os.close(rules)
 
 
-def _rules(machine: int, openat: int, refused: tuple[int, ...]) -> list[tuple[int, int, int, int]]:
+def _rules(
+    machine: int, openat: int, refused: tuple[int, ...]
+) -> list[tuple[int, int, int, int]]:
     """A program for the kernel: (operation, jump where true, jump where false, value)."""
     load, equal, at_least, any_bit, end = 0x20, 0x15, 0x35, 0x45, 0x06
     nr, arch, flags = 0, 4, 32
@@ -116,5 +127,10 @@ def _rules(machine: int, openat: int, refused: tuple[int, ...]) -> list[tuple[in
     rules += [(load, 0, 0, nr), (at_least, 0, 1, _LATER), (end, 0, 0, _REFUSE)]
     for call in refused:
         rules += [(equal, 0, 1, call), (end, 0, 0, _REFUSE)]
-    rules += [(equal, 0, 3, openat), (load, 0, 0, flags), (any_bit, 0, 1, _WRITES), (end, 0, 0, _REFUSE)]
+    rules += [
+        (equal, 0, 3, openat),
+        (load, 0, 0, flags),
+        (any_bit, 0, 1, _WRITES),
+        (end, 0, 0, _REFUSE),
+    ]
     return [*rules, (end, 0, 0, _ALLOW)]

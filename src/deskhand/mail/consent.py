@@ -23,7 +23,11 @@ class Agreed:
 
     @property
     def form(self) -> dict[str, str]:
-        return {"code": self.code, "code_verifier": self.verifier, "redirect_uri": self.redirect}
+        return {
+            "code": self.code,
+            "code_verifier": self.verifier,
+            "redirect_uri": self.redirect,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,9 @@ class Consent:
     host: str = "127.0.0.1"
     """How the address that the browser comes back to names this machine; some providers know it as localhost alone."""
 
-    def ask(self, visit: Callable[[str], None], paste: Callable[[], str] | None = None) -> Agreed:
+    def ask(
+        self, visit: Callable[[str], None], paste: Callable[[], str] | None = None
+    ) -> Agreed:
         """Send the browser to the provider by `visit`, and wait for it to come back.
 
         Where it runs on another machine it cannot come back; `paste` gives the address at which it ended.
@@ -51,7 +57,11 @@ class Consent:
         return Agreed(self._read_code(answer, state), verifier, redirect)
 
     def _address(self, redirect: str, state: str, verifier: str) -> str:
-        challenge = base64.urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+        challenge = (
+            base64.urlsafe_b64encode(sha256(verifier.encode()).digest())
+            .rstrip(b"=")
+            .decode()
+        )
         own = {"response_type": "code", "redirect_uri": redirect, "state": state}
         proof = {"code_challenge": challenge, "code_challenge_method": "S256"}
         return f"{self.auth_url}?{urlencode({**own, **proof, **self.query})}"
@@ -67,10 +77,15 @@ class Consent:
 
     def _read_code(self, answer: dict[str, str], state: str) -> str:
         if not secrets.compare_digest(answer["state"].encode(), state.encode()):
-            raise AuthRequired("the answer in the browser belongs to another sign-in", hint=f"run `{self.login}` again")
+            raise AuthRequired(
+                "the answer in the browser belongs to another sign-in",
+                hint=f"run `{self.login}` again",
+            )
         if "code" not in answer:
             why = printable(answer.get("error", "without a reason"), 100)
-            raise AuthRequired(f"the provider said no: {why}", hint=f"run `{self.login}` again")
+            raise AuthRequired(
+                f"the provider said no: {why}", hint=f"run `{self.login}` again"
+            )
         return answer["code"]
 
 
@@ -82,7 +97,10 @@ class _Landing(HTTPServer):
     login = ""
 
     def handle_timeout(self) -> None:
-        raise TimedOut(f"nobody consented within {CONSENT_SECONDS} seconds", hint=f"run `{self.login}` again")
+        raise TimedOut(
+            f"nobody consented within {CONSENT_SECONDS} seconds",
+            hint=f"run `{self.login}` again",
+        )
 
 
 class _Page(BaseHTTPRequestHandler):

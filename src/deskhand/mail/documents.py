@@ -26,7 +26,9 @@ LOOKED_AT = 100_000
 """Characters by which a text is told from other bytes."""
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
-_TEXTS = frozenset({"txt", "md", "csv", "tsv", "ics", "vcf", "json", "xml", "log", "yaml", "yml"})
+_TEXTS = frozenset(
+    {"txt", "md", "csv", "tsv", "ics", "vcf", "json", "xml", "log", "yaml", "yml"}
+)
 _PACKED = frozenset({"docx", "docm", "xlsx", "xlsm", "pptx", "pptm", "odt", "ods", "odp"})
 _FOLDED = frozenset({"text/calendar", "text/vcard", "ics", "vcf"})
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -44,10 +46,14 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-_DECLARED = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?([\w-]{1,40})""", re.IGNORECASE)
+_DECLARED = re.compile(
+    rb"""<meta[^>]{0,200}charset\s*=\s*["']?([\w-]{1,40})""", re.IGNORECASE
+)
 
 
-def find_reader(content: bytes, kind: str, name: str, charset: str = "") -> Callable[[bytes, Warn], Pieces] | None:
+def find_reader(
+    content: bytes, kind: str, name: str, charset: str = ""
+) -> Callable[[bytes, Warn], Pieces] | None:
     """By what the document is, then by what it is called; None where it holds no text that could be read."""
     beginnings = {
         b"%PDF-": read_pdf,
@@ -68,13 +74,19 @@ def find_reader(content: bytes, kind: str, name: str, charset: str = "") -> Call
         return partial(read_page, charset=charset)
     if _FOLDED & {kind, ending}:
         return partial(read_folded, charset=charset)
-    is_text = kind.startswith("text/") or kind in ("application/json", "application/xml") or ending in _TEXTS
+    is_text = (
+        kind.startswith("text/")
+        or kind in ("application/json", "application/xml")
+        or ending in _TEXTS
+    )
     return partial(read_text, charset=charset) if is_text else None
 
 
 def read_text(content: bytes, warn: Warn, charset: str = "") -> Pieces:
     del warn
-    marked = next((label for mark, label in _MARKS.items() if content.startswith(mark)), None)
+    marked = next(
+        (label for mark, label in _MARKS.items() if content.startswith(mark)), None
+    )
     text = content.decode(marked, "replace") if marked else decode(content, charset)
     beginning = text[:LOOKED_AT]
     if len(_BINARY.findall(beginning)) * 20 > len(beginning):
@@ -108,7 +120,13 @@ def read_mail(content: bytes, warn: Warn) -> Pieces:
     mail = mime.parse(content)
     for warning in mail.warnings:
         warn(warning)
-    heads = {"From": mail.sender, "To": mail.to, "Cc": mail.cc, "Subject": mail.subject, "Date": mail.date_header}
+    heads = {
+        "From": mail.sender,
+        "To": mail.to,
+        "Cc": mail.cc,
+        "Subject": mail.subject,
+        "Date": mail.date_header,
+    }
     yield "".join(f"{name}: {value}\n" for name, value in heads.items() if value)
     yield "".join(f"Attachment: {each.name}\n" for each in mail.attachments)
     yield f"\n{mail.body}"
@@ -163,7 +181,9 @@ def refuse_old_office(content: bytes, warn: Warn) -> Pieces:
     del warn
     if _ENCRYPTED in content:
         raise NoText("The document is encrypted with a password.")
-    raise NoText("It is an Office document of the kind before 2007, which cannot be read here.")
+    raise NoText(
+        "It is an Office document of the kind before 2007, which cannot be read here."
+    )
 
 
 def refuse_rich_text(content: bytes, warn: Warn) -> Pieces:
@@ -204,7 +224,10 @@ def main(kind: str, name: str, charset: str) -> int:
     if is_blank and problem is None:
         warnings.append("no text was found in it; there may be pictures of text")
     sys.stdout.flush()
-    json.dump({"problem": problem, "warnings": warnings[:50], "has_text": reader is not None}, sys.stderr)
+    json.dump(
+        {"problem": problem, "warnings": warnings[:50], "has_text": reader is not None},
+        sys.stderr,
+    )
     return 0
 
 

@@ -29,16 +29,33 @@ def extract(content: bytes, kind: str, name: str, charset: str = "") -> Extract:
     """Never raises for anything that a stranger put into a document."""
     if len(content) > LARGEST:
         raise TooLarge(
-            f"the attachment has {len(content):,} bytes; at most {LARGEST:,} are read", hint="save it instead"
+            f"the attachment has {len(content):,} bytes; at most {LARGEST:,} are read",
+            hint="save it instead",
         )
-    command = [sys.executable, "-P", "-m", "deskhand.mail.documents", *map(_plain, (kind, name, charset))]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "deskhand.mail.documents",
+        *map(_plain, (kind, name, charset)),
+    ]
     known = os.pathsep.join(filter(None, sys.path))
-    environment = {"PYTHONPATH": known, "PYTHONIOENCODING": "utf-8", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        "PYTHONPATH": known,
+        "PYTHONIOENCODING": "utf-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     with TemporaryFile() as given, TemporaryFile() as read, TemporaryFile() as said:
         given.write(content)
         given.seek(0)
         process = subprocess.Popen(
-            command, stdin=given, stdout=read, stderr=said, env=environment, cwd="/", start_new_session=True
+            command,
+            stdin=given,
+            stdout=read,
+            stderr=said,
+            env=environment,
+            cwd="/",
+            start_new_session=True,
         )
         try:
             ending = _FAILED if process.wait(_SECONDS) >= 0 else _ENDED

@@ -27,13 +27,17 @@ def quote_original(mail: FullMessage) -> str:
         "To": summary.to,
         "Cc": mail.cc,
     }
-    lines = [f"{name}: {' '.join(value.split())}" for name, value in fields.items() if value]
+    lines = [
+        f"{name}: {' '.join(value.split())}" for name, value in fields.items() if value
+    ]
     return "\n".join(["---------- Forwarded message ----------", *lines, "", mail.body])
 
 
 def enclose_original(raw: bytes, subject: str) -> AttachedFile:
     """The whole mail as one file, without its Bcc. What no server would take as a mail inside of a mail is a file."""
     whole = mime.without_bcc(raw)
-    name = mime.attachment_name(f"{headers.text(subject).replace('/', '_')[:100].strip(' .') or 'mail'}.eml")
+    name = mime.attachment_name(
+        f"{headers.text(subject).replace('/', '_')[:100].strip(' .') or 'mail'}.eml"
+    )
     kind = mime.MAIL_TYPE if mime.can_enclose(whole) else "application/octet-stream"
     return AttachedFile(name, kind, whole)

@@ -19,7 +19,14 @@ import httpx2
 
 from deskhand import clock
 from deskhand.config import Settings
-from deskhand.errors import DeskError, InvalidInput, NotFound, OutcomeUnknown, SendFailed, Unavailable
+from deskhand.errors import (
+    DeskError,
+    InvalidInput,
+    NotFound,
+    OutcomeUnknown,
+    SendFailed,
+    Unavailable,
+)
 from deskhand.mail import (
     Arrived,
     FullMessage,
@@ -74,7 +81,9 @@ class GmailMailbox:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._http = httpx2.AsyncClient(timeout=httpx2.Timeout(30, connect=10), follow_redirects=False)
+        self._http = httpx2.AsyncClient(
+            timeout=httpx2.Timeout(30, connect=10), follow_redirects=False
+        )
         auth = GoogleAuth(settings, self._http, now)
         self._api = GmailApi(settings.gmail_api_endpoint, self._http, auth, sleep, chance)
         self._poll = settings.poll_seconds
@@ -84,7 +93,9 @@ class GmailMailbox:
 
     async def address(self) -> str:
         if self._address is None:
-            profile = await self._api.read(GoogleRequest("profile", {"fields": "emailAddress"}))
+            profile = await self._api.read(
+                GoogleRequest("profile", {"fields": "emailAddress"})
+            )
             self._address = str(profile["emailAddress"])
         return self._address
 
@@ -92,26 +103,38 @@ class GmailMailbox:
         ids = await self._ids(limit, {"q": query} if query.strip() else {})
         if not ids:
             return []
-        labels, *mails = await self._read_present([LABELS, *map(self._summary_request, ids)])
+        labels, *mails = await self._read_present(
+            [LABELS, *map(self._summary_request, ids)]
+        )
         names = _label_names(labels)
         return await self._summaries(mails, names)
 
     async def get(self, message_id: str) -> FullMessage:
-        request = GoogleRequest(_path("messages", message_id), {"format": "raw"}, what=f"mail {message_id}")
+        request = GoogleRequest(
+            _path("messages", message_id), {"format": "raw"}, what=f"mail {message_id}"
+        )
         data, names = await self._with_labels(request)
-        parsed = await asyncio.to_thread(mime.parse, base64.urlsafe_b64decode(data["raw"] + "=="))
+        parsed = await asyncio.to_thread(
+            mime.parse, base64.urlsafe_b64decode(data["raw"] + "==")
+        )
         return parsed.full(self._summary(data, names, parsed))
 
     async def read_raw(self, message_id: str) -> bytes:
         query = {"format": "raw", "fields": "raw"}
-        data = await self._api.read(GoogleRequest(_path("messages", message_id), query, what=f"mail {message_id}"))
+        data = await self._api.read(
+            GoogleRequest(_path("messages", message_id), query, what=f"mail {message_id}")
+        )
         return base64.urlsafe_b64decode(data["raw"] + "==")
 
     async def thread(self, thread_id: str) -> list[MailSummary]:
         query = {**_METADATA, "fields": f"messages({_SUMMARY})"}
-        request = GoogleRequest(_path("threads", thread_id), query, what=f"thread {thread_id}")
+        request = GoogleRequest(
+            _path("threads", thread_id), query, what=f"thread {thread_id}"
+        )
         data, names = await self._with_labels(request)
-        return sorted(await self._summaries(data["messages"], names), key=attrgetter("date"))
+        return sorted(
+            await self._summaries(data["messages"], names), key=attrgetter("date")
+        )
 
     async def move(self, message_id: str, label: str) -> None:
         added = await self._label_id(message_id, label)
@@ -119,29 +142,44 @@ class GmailMailbox:
         await self._modify(message_id, addLabelIds=[added], removeLabelIds=[*removed])
 
     async def add_label(self, message_id: str, label: str) -> None:
-        await self._modify(message_id, addLabelIds=[await self._label_id(message_id, label)])
+        await self._modify(
+            message_id, addLabelIds=[await self._label_id(message_id, label)]
+        )
 
     async def list_mails(self, ids: Sequence[str]) -> list[MailSummary]:
         requests = [LABELS, *map(self._summary_request, ids)]
         answers = await self._api.read_many(requests)
-        labels, *mails = [body_of(answer, request) for answer, request in zip(answers, requests, strict=True)]
+        labels, *mails = [
+            body_of(answer, request)
+            for answer, request in zip(answers, requests, strict=True)
+        ]
         return await self._summaries(mails, _label_names(labels))
 
     async def change(self, ids: Sequence[str], change: Deed) -> int:
         """In one call for all mails that get and lose the same labels, which Gmail does whole or not at all."""
         known = [each for each in dict.fromkeys(ids) if _is_id(each)]
-        labels, *mails = await self._read_present([LABELS, *map(self._summary_request, known)])
+        labels, *mails = await self._read_present(
+            [LABELS, *map(self._summary_request, known)]
+        )
         alike: dict[tuple[frozenset[str], frozenset[str]], list[str]] = {}
         for data in mails:
-            alike.setdefault(change.labels_for(data.get("labelIds", ())), []).append(str(data["id"]))
-        names = {name.casefold(): label_id for label_id, name in _label_names(labels).items()}
+            alike.setdefault(change.labels_for(data.get("labelIds", ())), []).append(
+                str(data["id"])
+            )
+        names = {
+            name.casefold(): label_id for label_id, name in _label_names(labels).items()
+        }
         if change.do == "label" and mails and change.label.casefold() not in names:
             names[change.label.casefold()] = await self._make_label(change.label)
         done = 0
         for (gets, loses), same in alike.items():
             body = {"ids": same}
             body |= {"addLabelIds": [names[each.casefold()] for each in gets]}
-            body |= {"removeLabelIds": [names[each.casefold()] for each in loses if each.casefold() in names]}
+            body |= {
+                "removeLabelIds": [
+                    names[each.casefold()] for each in loses if each.casefold() in names
+                ]
+            }
             if body["addLabelIds"] or body["removeLabelIds"]:
                 await self._write(GoogleRequest("messages/batchModify", body=body))
                 done += len(same)
@@ -178,14 +216,18 @@ class GmailMailbox:
         if token.startswith(_ONCE):
             request = GoogleRequest("messages/send", body=message, media=media)
         else:
-            request = GoogleRequest("drafts/send", body={"id": token, "message": message}, media=media)
+            request = GoogleRequest(
+                "drafts/send", body={"id": token, "message": message}, media=media
+            )
 
         async def is_undone() -> bool:
             return isinstance(await self.check(token, mail), NotSent)
 
         try:
             answer = await self._api.change(request, is_undone)
-        except Unavailable as error:  # the sign-in, which comes before the mail is handed over
+        except (
+            Unavailable
+        ) as error:  # the sign-in, which comes before the mail is handed over
             raise SendFailed(f"{error.message}; nothing was sent") from error
         match answer:
             case GoogleAnswer(status=200, body={"id": str(sent), "threadId": str(thread)}):
@@ -197,11 +239,17 @@ class GmailMailbox:
 
     async def check(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
         if token.startswith(_ONCE):
-            return Unclear("only sending was granted at Gmail, so that nobody can look what became of it")
+            return Unclear(
+                "only sending was granted at Gmail, so that nobody can look what became of it"
+            )
         try:
-            await self._api.read(GoogleRequest(_path("drafts", token), {"format": "minimal", "fields": "id"}))
+            await self._api.read(
+                GoogleRequest(_path("drafts", token), {"format": "minimal", "fields": "id"})
+            )
         except NotFound:
-            return await self._find_sent(mail) or Unclear("the draft is gone, and the mail is not among the sent ones")
+            return await self._find_sent(mail) or Unclear(
+                "the draft is gone, and the mail is not among the sent ones"
+            )
         return NotSent(token)
 
     async def position(self) -> str:
@@ -214,7 +262,9 @@ class GmailMailbox:
             return None
         ids: dict[str, None] = {}
         try:
-            async for answer in self._pages("history", {"startHistoryId": cursor, **_HISTORY}):
+            async for answer in self._pages(
+                "history", {"startHistoryId": cursor, **_HISTORY}
+            ):
                 ids |= dict.fromkeys(_ids_added(answer))
                 cursor = str(answer["historyId"])
         except NotFound:
@@ -240,17 +290,24 @@ class GmailMailbox:
 
     async def _ids(self, limit: int, query: Parameters) -> list[str]:
         ids: list[str] = []
-        page = {"maxResults": str(min(limit, _PAGE)), "fields": "messages(id),nextPageToken"}
+        page = {
+            "maxResults": str(min(limit, _PAGE)),
+            "fields": "messages(id),nextPageToken",
+        }
         async for answer in self._pages("messages", {**query, **page}):
             ids += [str(each["id"]) for each in answer.get("messages", ())]
             if len(ids) >= limit:
                 break
         return ids[:limit]
 
-    async def _read_present(self, requests: Sequence[GoogleRequest]) -> list[dict[str, Any]]:
+    async def _read_present(
+        self, requests: Sequence[GoogleRequest]
+    ) -> list[dict[str, Any]]:
         """The answers, without those to what is gone since it was listed."""
         bodies = []
-        for request, answer in zip(requests, await self._api.read_many(requests), strict=True):
+        for request, answer in zip(
+            requests, await self._api.read_many(requests), strict=True
+        ):
             with suppress(NotFound):
                 bodies.append(body_of(answer, request))
         return bodies
@@ -259,22 +316,38 @@ class GmailMailbox:
         query: Parameters = {**_METADATA, "fields": _SUMMARY}
         if message_id in self._known:
             query = {"format": "minimal", "fields": "id,labelIds"}
-        return GoogleRequest(_path("messages", message_id), query, what=f"mail {message_id}")
+        return GoogleRequest(
+            _path("messages", message_id), query, what=f"mail {message_id}"
+        )
 
-    async def _summaries(self, mails: Sequence[dict[str, Any]], names: dict[str, str]) -> list[MailSummary]:
+    async def _summaries(
+        self, mails: Sequence[dict[str, Any]], names: dict[str, str]
+    ) -> list[MailSummary]:
         fresh = [data for data in mails if data["id"] not in self._known]
-        read = dict(zip((data["id"] for data in fresh), await _parse_headers(fresh), strict=True))
+        read = dict(
+            zip((data["id"] for data in fresh), await _parse_headers(fresh), strict=True)
+        )
         return [self._summary(data, names, read.get(data["id"])) for data in mails]
 
-    def _summary(self, data: dict[str, Any], names: dict[str, str], parsed: mime.Parsed | None) -> MailSummary:
+    def _summary(
+        self, data: dict[str, Any], names: dict[str, str], parsed: mime.Parsed | None
+    ) -> MailSummary:
         labels = tuple(names.get(label, label) for label in data.get("labelIds", ()))
         if data["id"] not in self._known:
             if len(self._known) >= MOST_CACHED:
                 self._known.pop(next(iter(self._known)))
-            self._known[data["id"]] = _without_labels(data, parsed or mime.parse(_header_bytes(data)))
-        return replace(self._known[data["id"]], labels=labels, label_ids=tuple(data.get("labelIds", ())))
+            self._known[data["id"]] = _without_labels(
+                data, parsed or mime.parse(_header_bytes(data))
+            )
+        return replace(
+            self._known[data["id"]],
+            labels=labels,
+            label_ids=tuple(data.get("labelIds", ())),
+        )
 
-    async def _with_labels(self, request: GoogleRequest) -> tuple[dict[str, Any], dict[str, str]]:
+    async def _with_labels(
+        self, request: GoogleRequest
+    ) -> tuple[dict[str, Any], dict[str, str]]:
         """A read and the labels' names, in one round trip."""
         answer, labels = await self._api.read_many([request, LABELS])
         return body_of(answer, request), _label_names(body_of(labels, LABELS))
@@ -285,7 +358,9 @@ class GmailMailbox:
         name = label.strip()
         if not name:
             raise InvalidInput("a label needs a name")
-        exists = GoogleRequest(_path("messages", message_id), {"format": "minimal", "fields": "id"}, what=what)
+        exists = GoogleRequest(
+            _path("messages", message_id), {"format": "minimal", "fields": "id"}, what=what
+        )
         _, names = await self._with_labels(exists)
         return _find_label(names, name) or await self._make_label(name)
 
@@ -303,12 +378,16 @@ class GmailMailbox:
 
     async def _modify(self, message_id: str, **change: list[str]) -> None:
         path = f"{_path('messages', message_id)}/modify"
-        await self._write(GoogleRequest(path, {"fields": "id"}, change, what=f"mail {message_id}"))
+        await self._write(
+            GoogleRequest(path, {"fields": "id"}, change, what=f"mail {message_id}")
+        )
 
     async def _write(self, request: GoogleRequest) -> dict[str, Any]:
         return body_of(await self._api.once(request), request)
 
-    async def _create_draft(self, request: GoogleRequest, raw: bytes) -> SavedDraft | GoogleAnswer | NoAnswer | Doubt:
+    async def _create_draft(
+        self, request: GoogleRequest, raw: bytes
+    ) -> SavedDraft | GoogleAnswer | NoAnswer | Doubt:
         mail = await asyncio.to_thread(mime.parse, raw)
         made: list[SavedDraft] = []
 
@@ -320,30 +399,52 @@ class GmailMailbox:
         if made:
             return made[0]
         match answer:
-            case GoogleAnswer(status=200, body={"id": str(draft), "message": dict(message)}):
+            case GoogleAnswer(
+                status=200, body={"id": str(draft), "message": dict(message)}
+            ):
                 return SavedDraft(draft, str(message["id"]), str(message["threadId"]))
             case failure:
                 return failure
 
     async def _find_drafts(self, mail: mime.Parsed) -> list[SavedDraft]:
         """The drafts with this Message-ID, among the newest."""
-        listing = {"maxResults": str(MOST_SEARCHED), "fields": "drafts(id,message(id,threadId))"}
+        listing = {
+            "maxResults": str(MOST_SEARCHED),
+            "fields": "drafts(id,message(id,threadId))",
+        }
         listed = await self._api.read(GoogleRequest("drafts", listing))
         drafts = {str(each["message"]["id"]): each for each in listed.get("drafts", ())}
-        metadata = {"format": "metadata", "metadataHeaders": "Message-ID", "fields": "id,payload/headers"}
-        found = await self._read_present([GoogleRequest(_path("messages", each), metadata) for each in drafts])
+        metadata = {
+            "format": "metadata",
+            "metadataHeaders": "Message-ID",
+            "fields": "id,payload/headers",
+        }
+        found = await self._read_present(
+            [GoogleRequest(_path("messages", each), metadata) for each in drafts]
+        )
         read = zip(found, await _parse_headers(found), strict=True)
         ours = [data["id"] for data, parsed in read if parsed.message_id == mail.message_id]
-        return [SavedDraft(str(drafts[each]["id"]), each, str(drafts[each]["message"]["threadId"])) for each in ours]
+        return [
+            SavedDraft(
+                str(drafts[each]["id"]), each, str(drafts[each]["message"]["threadId"])
+            )
+            for each in ours
+        ]
 
     async def _find_sent(self, mail: Outgoing) -> Sent | None:
         """Our mail among the sent ones, by the header that names its action: Gmail rewrites Message-ID."""
         # The label lists a mail at once, the search index moments later; the index finds it among many.
         fields = "id,threadId,payload/headers"
-        metadata = {"format": "metadata", "metadataHeaders": mime.ACTION_HEADER, "fields": fields}
+        metadata = {
+            "format": "metadata",
+            "metadataHeaders": mime.ACTION_HEADER,
+            "fields": fields,
+        }
         for query in ({}, {"q": f"to:{mail.recipients[0]}"}):
             ids = await self._ids(MOST_SEARCHED, {"labelIds": "SENT", **query})
-            found = await self._read_present([GoogleRequest(_path("messages", each), metadata) for each in ids])
+            found = await self._read_present(
+                [GoogleRequest(_path("messages", each), metadata) for each in ids]
+            )
             for data, parsed in zip(found, await _parse_headers(found), strict=True):
                 if parsed.action_id == mail.action_id:
                     return Sent(str(data["id"]), str(data["threadId"]))
@@ -357,7 +458,9 @@ async def _parse_headers(mails: Sequence[dict[str, Any]]) -> list[mime.Parsed]:
     return await asyncio.to_thread(parse)
 
 
-def _send_failure(failure: GoogleAnswer | NoAnswer | Doubt, request: GoogleRequest) -> DeskError:
+def _send_failure(
+    failure: GoogleAnswer | NoAnswer | Doubt, request: GoogleRequest
+) -> DeskError:
     match failure:
         case NoAnswer(may_have_arrived=False):
             return SendFailed("Gmail cannot be reached; nothing was sent")
@@ -366,11 +469,15 @@ def _send_failure(failure: GoogleAnswer | NoAnswer | Doubt, request: GoogleReque
         case GoogleAnswer() if failure.wants_fewer or failure.status == 401:
             return failure_of(failure, request)
         case GoogleAnswer(status=404):
-            return OutcomeUnknown("the draft to be sent is gone: sent already, or deleted", status=404)
+            return OutcomeUnknown(
+                "the draft to be sent is gone: sent already, or deleted", status=404
+            )
         case GoogleAnswer(status=status) if status >= 300:
             return _refused_send(failure)
         case Doubt(answer) | (GoogleAnswer() as answer):
-            return OutcomeUnknown(f"Gmail may or may not have sent it: {answer.message}", status=answer.status)
+            return OutcomeUnknown(
+                f"Gmail may or may not have sent it: {answer.message}", status=answer.status
+            )
 
 
 def _refused_send(answer: GoogleAnswer) -> SendFailed:
@@ -392,13 +499,21 @@ def _with_bcc(mail: Outgoing) -> bytes:
 
 def _draft_request(raw: bytes, thread_id: str | None) -> GoogleRequest:
     message, media = _wire(raw, thread_id)
-    return GoogleRequest("drafts", body={"message": message}, media=media, what=f"thread {thread_id}")
+    return GoogleRequest(
+        "drafts", body={"message": message}, media=media, what=f"thread {thread_id}"
+    )
 
 
 def _ids_added(answer: dict[str, Any]) -> list[str]:
     """What came into the inbox. Drafts and sent mails are added too; what was deleted meanwhile has no labels."""
-    messages = [each["message"] for record in answer.get("history", ()) for each in record.get("messagesAdded", ())]
-    return [str(message["id"]) for message in messages if "INBOX" in message.get("labelIds", ())]
+    messages = [
+        each["message"]
+        for record in answer.get("history", ())
+        for each in record.get("messagesAdded", ())
+    ]
+    return [
+        str(message["id"]) for message in messages if "INBOX" in message.get("labelIds", ())
+    ]
 
 
 def _is_id(name: str) -> bool:
@@ -407,7 +522,9 @@ def _is_id(name: str) -> bool:
 
 def _path(kind: str, name: str) -> str:
     if not _is_id(name):
-        raise NotFound(f"{kind.removesuffix('s').replace('message', 'mail')} {name[:100]} not found")
+        raise NotFound(
+            f"{kind.removesuffix('s').replace('message', 'mail')} {name[:100]} not found"
+        )
     return f"{kind}/{name}"
 
 
@@ -420,7 +537,14 @@ def _wire(raw: bytes, thread_id: str | None) -> tuple[dict[str, str], bytes | No
 
 
 def _find_label(names: Mapping[str, str], name: str) -> str | None:
-    return next((label_id for label_id, known in names.items() if known.casefold() == name.casefold()), None)
+    return next(
+        (
+            label_id
+            for label_id, known in names.items()
+            if known.casefold() == name.casefold()
+        ),
+        None,
+    )
 
 
 def _label_names(labels: dict[str, Any]) -> dict[str, str]:
@@ -429,7 +553,9 @@ def _label_names(labels: dict[str, Any]) -> dict[str, str]:
 
 def _header_bytes(data: dict[str, Any]) -> bytes:
     headers = data.get("payload", {}).get("headers", ())
-    return "".join(f"{each['name']}: {' '.join(each['value'].split())}\r\n" for each in headers).encode()
+    return "".join(
+        f"{each['name']}: {' '.join(each['value'].split())}\r\n" for each in headers
+    ).encode()
 
 
 def _without_labels(data: dict[str, Any], parsed: mime.Parsed) -> MailSummary:

@@ -57,7 +57,9 @@ class InstalledClient(BaseModel):
 class GoogleAuth:
     """Hands out a bearer token and renews it, once however many callers found it stale."""
 
-    def __init__(self, settings: Settings, http: httpx2.AsyncClient, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, settings: Settings, http: httpx2.AsyncClient, now: Callable[[], datetime]
+    ) -> None:
         self._settings = settings
         self._http = http
         self._now = now
@@ -78,11 +80,22 @@ class GoogleAuth:
     async def _ask_for_bearer(self, user: AuthorizedUser) -> str:
         if not user.refresh_token:
             raise _sign_in_again("Gmail's token has expired and cannot be renewed")
-        proof = {"client_id": user.client_id, "client_secret": user.client_secret, "refresh_token": user.refresh_token}
-        answer = await _token_request(self._http, user.token_uri, grant_type="refresh_token", **proof)
+        proof = {
+            "client_id": user.client_id,
+            "client_secret": user.client_secret,
+            "refresh_token": user.refresh_token,
+        }
+        answer = await _token_request(
+            self._http, user.token_uri, grant_type="refresh_token", **proof
+        )
         rotated = answer.get("refresh_token")
         if rotated and rotated != user.refresh_token:
-            _save(self._settings, user.model_copy(update={"refresh_token": rotated, "token": None, "expiry": None}))
+            _save(
+                self._settings,
+                user.model_copy(
+                    update={"refresh_token": rotated, "token": None, "expiry": None}
+                ),
+            )
         return str(answer["access_token"])
 
 
@@ -90,7 +103,11 @@ def load_user(settings: Settings) -> AuthorizedUser:
     """What a sign-in left, or the file that DESKHAND_GMAIL_CREDENTIALS names."""
     file = settings.gmail_credentials
     try:
-        text = file.read_text(encoding="utf-8") if file else credentials.recall(settings.home, _NAME)
+        text = (
+            file.read_text(encoding="utf-8")
+            if file
+            else credentials.recall(settings.home, _NAME)
+        )
     except (OSError, UnicodeError) as error:
         raise _sign_in_again(f"Gmail's credentials cannot be read: {file}") from error
     if text is None:
@@ -99,7 +116,9 @@ def load_user(settings: Settings) -> AuthorizedUser:
         return AuthorizedUser.model_validate_json(text)
     except ValidationError as error:
         # Not chained: the error would carry the secrets into the log.
-        missing = ", ".join(sorted({str(item["loc"][0]) for item in error.errors() if item["loc"]}))
+        missing = ", ".join(
+            sorted({str(item["loc"][0]) for item in error.errors() if item["loc"]})
+        )
         raise AuthRequired(
             f"Gmail's credentials are not an authorized-user JSON: {missing}".rstrip(": "),
             hint=f"run `{LOGIN}`, or correct DESKHAND_GMAIL_CREDENTIALS",
@@ -122,13 +141,17 @@ async def _token_request(http: httpx2.AsyncClient, uri: str, **form: str) -> dic
     except httpx2.TransportError as error:
         raise ProviderDown("Google's sign-in cannot be reached") from error
     if answer.status_code >= 500 or answer.status_code == 429:
-        raise ProviderDown(f"Google's sign-in answers {answer.status_code}", status=answer.status_code)
+        raise ProviderDown(
+            f"Google's sign-in answers {answer.status_code}", status=answer.status_code
+        )
     body: dict[str, Any] = {}
     with suppress(ValueError):
         body = answer.json()
     if answer.status_code != 200 or "access_token" not in body:
         reason = str(body.get("error", answer.status_code))
-        raise _sign_in_again(f"Google no longer accepts this sign-in ({reason})", reason=reason)
+        raise _sign_in_again(
+            f"Google no longer accepts this sign-in ({reason})", reason=reason
+        )
     return body
 
 
@@ -138,7 +161,9 @@ def _sign_in_again(message: str, **details: Any) -> AuthRequired:
 
 def installed_client(file: Path) -> InstalledClient:
     try:
-        return InstalledClient.model_validate(json.loads(file.read_text(encoding="utf-8"))["installed"])
+        return InstalledClient.model_validate(
+            json.loads(file.read_text(encoding="utf-8"))["installed"]
+        )
     except (OSError, ValueError, KeyError, TypeError):
         raise BadConfig(
             f"{file} is not the JSON of a desktop OAuth client",
@@ -158,22 +183,44 @@ def known_client(settings: Settings) -> InstalledClient:
 
 
 def sign_in(
-    settings: Settings, client: InstalledClient, visit: Callable[[str], None], paste: Callable[[], str] | None = None
+    settings: Settings,
+    client: InstalledClient,
+    visit: Callable[[str], None],
+    paste: Callable[[], str] | None = None,
 ) -> str:
     """Let the person consent in a browser; where the token is kept."""
     # Without "consent" a second sign-in brings no refresh token.
-    query = {"client_id": client.client_id, "scope": SCOPE, "access_type": "offline", "prompt": "consent"}
+    query = {
+        "client_id": client.client_id,
+        "scope": SCOPE,
+        "access_type": "offline",
+        "prompt": "consent",
+    }
     agreed = Consent(client.auth_uri, query, LOGIN).ask(visit, paste)
-    proof = {"client_id": client.client_id, "client_secret": client.client_secret, **agreed.form}
+    proof = {
+        "client_id": client.client_id,
+        "client_secret": client.client_secret,
+        **agreed.form,
+    }
 
     async def exchange() -> dict[str, Any]:
         async with httpx2.AsyncClient(timeout=30) as http:
-            return await _token_request(http, client.token_uri, grant_type="authorization_code", **proof)
+            return await _token_request(
+                http, client.token_uri, grant_type="authorization_code", **proof
+            )
 
     answer = anyio.run(exchange)
     if SCOPE not in str(answer.get("scope", SCOPE)).split():
-        raise AuthRequired("the consent does not cover mail", hint=f"run `{LOGIN}` again and tick every box")
+        raise AuthRequired(
+            "the consent does not cover mail",
+            hint=f"run `{LOGIN}` again and tick every box",
+        )
     if not answer.get("refresh_token"):
-        raise AuthRequired("Google gave no lasting token", hint=f"remove the desk's access there, then `{LOGIN}`")
-    user = AuthorizedUser.model_validate(client.model_dump() | {"refresh_token": answer["refresh_token"]})
+        raise AuthRequired(
+            "Google gave no lasting token",
+            hint=f"remove the desk's access there, then `{LOGIN}`",
+        )
+    user = AuthorizedUser.model_validate(
+        client.model_dump() | {"refresh_token": answer["refresh_token"]}
+    )
     return _save(settings, user)

@@ -34,7 +34,9 @@ LONGEST_WAIT = 15.0
 PARTS = 51
 """Gmail takes 100 requests in a batch and recommends 50; one more asks for the labels' names."""
 
-_RATE_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "dailyLimitExceeded", "quotaExceeded"})
+_RATE_REASONS = frozenset(
+    {"rateLimitExceeded", "userRateLimitExceeded", "dailyLimitExceeded", "quotaExceeded"}
+)
 _BOUNDARY = "deskhand-batch"
 _RELATED = f"deskhand-{secrets.token_hex(16)}"
 """Nobody who writes a mail knows it."""
@@ -61,7 +63,9 @@ class GoogleRequest:
 
     @property
     def target(self) -> str:
-        return f"/gmail/v1/users/me/{self.path}?{httpx2.QueryParams(self.query)}".rstrip("?")
+        return f"/gmail/v1/users/me/{self.path}?{httpx2.QueryParams(self.query)}".rstrip(
+            "?"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,9 @@ class NoAnswer:
     @property
     def may_have_arrived(self) -> bool:
         """Gmail may have got the request all the same."""
-        return not isinstance(self.error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
+        return not isinstance(
+            self.error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +135,9 @@ class GmailApi:
         (answer,) = await self.read_many([request])
         return body_of(answer, request)
 
-    async def read_many(self, requests: Sequence[GoogleRequest]) -> list[GoogleAnswer | NoAnswer]:
+    async def read_many(
+        self, requests: Sequence[GoogleRequest]
+    ) -> list[GoogleAnswer | NoAnswer]:
         """Each request's answer; what may pass is tried again, each on its own."""
         answers = await self._exchange(requests)
         for attempt in range(RETRIES):
@@ -173,11 +181,15 @@ class GmailApi:
         (answer,) = await self._exchange([request])
         return answer
 
-    async def _exchange(self, requests: Sequence[GoogleRequest]) -> list[GoogleAnswer | NoAnswer]:
+    async def _exchange(
+        self, requests: Sequence[GoogleRequest]
+    ) -> list[GoogleAnswer | NoAnswer]:
         bearer = await self._auth.bearer()
         answers = await self._ask_all(requests, bearer)
         refused = [
-            place for place, answer in enumerate(answers) if isinstance(answer, GoogleAnswer) and answer.status == 401
+            place
+            for place, answer in enumerate(answers)
+            if isinstance(answer, GoogleAnswer) and answer.status == 401
         ]
         if refused:
             bearer = await self._auth.bearer(refused=bearer)
@@ -186,11 +198,17 @@ class GmailApi:
                 answers[place] = answer
         return answers
 
-    async def _ask_all(self, requests: Sequence[GoogleRequest], bearer: str) -> list[GoogleAnswer | NoAnswer]:
+    async def _ask_all(
+        self, requests: Sequence[GoogleRequest], bearer: str
+    ) -> list[GoogleAnswer | NoAnswer]:
         if len(requests) == 1:
             return [await self._ask(requests[0], bearer)]
-        batches = [requests[start : start + PARTS] for start in range(0, len(requests), PARTS)]
-        answers = await asyncio.gather(*(self._ask_batch(batch, bearer) for batch in batches))
+        batches = [
+            requests[start : start + PARTS] for start in range(0, len(requests), PARTS)
+        ]
+        answers = await asyncio.gather(
+            *(self._ask_batch(batch, bearer) for batch in batches)
+        )
         return [answer for batch in answers for answer in batch]
 
     async def _ask(self, request: GoogleRequest, bearer: str) -> GoogleAnswer | NoAnswer:
@@ -205,14 +223,20 @@ class GmailApi:
             answer = await self._http.request(request.method, url, headers=headers, **sent)
         except httpx2.TransportError as error:
             return NoAnswer(error)
-        return _answer(answer.status_code, answer.headers.get("Retry-After"), answer.content)
+        return _answer(
+            answer.status_code, answer.headers.get("Retry-After"), answer.content
+        )
 
-    async def _ask_batch(self, requests: Sequence[GoogleRequest], bearer: str) -> list[GoogleAnswer | NoAnswer]:
+    async def _ask_batch(
+        self, requests: Sequence[GoogleRequest], bearer: str
+    ) -> list[GoogleAnswer | NoAnswer]:
         kind = f"multipart/mixed; boundary={_BOUNDARY}"
         headers = {"Authorization": f"Bearer {bearer}", "Content-Type": kind}
         url = f"{self._origin}/batch/gmail/v1"
         try:
-            answer = await self._http.post(url, content=_batch_body(requests), headers=headers)
+            answer = await self._http.post(
+                url, content=_batch_body(requests), headers=headers
+            )
         except httpx2.TransportError as error:
             return [NoAnswer(error) for _ in requests]
         if answer.status_code in (400, 404, 405, 410, 501):
@@ -221,10 +245,14 @@ class GmailApi:
                 hint="DESKHAND_GMAIL_API_ENDPOINT must be an endpoint with Gmail's batch",
             )
         if answer.status_code != 200:
-            whole = _answer(answer.status_code, answer.headers.get("Retry-After"), answer.content)
+            whole = _answer(
+                answer.status_code, answer.headers.get("Retry-After"), answer.content
+            )
             return [whole for _ in requests]
         parts = dict(_batch_answers(answer.headers.get("Content-Type", ""), answer.content))
-        missing = GoogleAnswer(502, {"error": {"message": "the batch left this request unanswered"}})
+        missing = GoogleAnswer(
+            502, {"error": {"message": "the batch left this request unanswered"}}
+        )
         return [parts.get(place, missing) for place in range(len(requests))]
 
 
@@ -235,7 +263,9 @@ def body_of(answer: GoogleAnswer | NoAnswer, request: GoogleRequest) -> dict[str
     raise failure_of(answer, request)
 
 
-def failure_of(answer: GoogleAnswer | NoAnswer | Doubt, request: GoogleRequest) -> DeskError:
+def failure_of(
+    answer: GoogleAnswer | NoAnswer | Doubt, request: GoogleRequest
+) -> DeskError:
     match answer:
         case NoAnswer(error=httpx2.TimeoutException()):
             return ProviderDown("Gmail does not answer in time")
@@ -247,13 +277,19 @@ def failure_of(answer: GoogleAnswer | NoAnswer | Doubt, request: GoogleRequest) 
 
 def _refusal(answer: GoogleAnswer, request: GoogleRequest) -> DeskError:
     if answer.wants_fewer:
-        return RateLimited(f"Gmail wants fewer requests: {answer.message}", retry_after=answer.retry_after)
+        return RateLimited(
+            f"Gmail wants fewer requests: {answer.message}", retry_after=answer.retry_after
+        )
     match answer.status:
         case 401:
             return AuthRequired("Gmail does not accept this sign-in", hint=f"run `{LOGIN}`")
         case 403:
             hint = f"run `{LOGIN}` and tick every box"
-            return Denied(f"Gmail does not allow it: {answer.message}", reason=answer.reason or "forbidden", hint=hint)
+            return Denied(
+                f"Gmail does not allow it: {answer.message}",
+                reason=answer.reason or "forbidden",
+                hint=hint,
+            )
         case status if status == 404 or answer.message.startswith("Invalid id value"):
             return NotFound(f"{request.what or request.path} not found")
         case status if 400 <= status < 500:

@@ -17,7 +17,20 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _FOLD = re.compile(r"\r?\n(?=[ \t])")
 _ENCODED = re.compile(r"=\?([^?\s]{1,75})\?([bBqQ])\?([^?\r\n]*)\?=")
 _ID = re.compile(r"<([!-;=?-~]{1,898})>")
-_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_NAMES = (
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+)
 _MONTHS = {name: number for number, name in enumerate(_NAMES, 1)}
 _MONTH = f"(?P<month>{'|'.join(_MONTHS)})"
 _CLOCK = r"(?P<hour>\d{1,2})[:.](?P<minute>\d\d)(?:[:.](?P<second>\d\d))?(?:\.\d+)?"
@@ -29,7 +42,16 @@ _FORMS = (
 )
 """As mail writes a date, as ISO 8601 does, and as C's asctime does."""
 _DATES = [re.compile(form, re.IGNORECASE | re.ASCII) for form in _FORMS]
-_ZONES = {"est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6, "pst": -8, "pdt": -7}
+_ZONES = {
+    "est": -5,
+    "edt": -4,
+    "cst": -6,
+    "cdt": -5,
+    "mst": -7,
+    "mdt": -6,
+    "pst": -8,
+    "pdt": -7,
+}
 
 
 def source_of(value: bytes | str) -> str:
@@ -44,7 +66,9 @@ def text(value: bytes | str) -> str:
 
 def message_ids(value: bytes | str) -> tuple[str, ...]:
     """The message ids of a field, in order, each once."""
-    return tuple(dict.fromkeys(f"<{found}>" for found in _ID.findall(source_of(value))))[-MOST_IDS:]
+    return tuple(dict.fromkeys(f"<{found}>" for found in _ID.findall(source_of(value))))[
+        -MOST_IDS:
+    ]
 
 
 def first_message_id(value: bytes | str) -> str:
@@ -113,7 +137,10 @@ def decode_words(source: str) -> str:
                 words[-1].data.extend(data)
                 continue
         words.append(_Word(before, charset, bytearray(data)))
-    return "".join(word.before + decode(bytes(word.data), word.charset) for word in words) + source[end:]
+    return (
+        "".join(word.before + decode(bytes(word.data), word.charset) for word in words)
+        + source[end:]
+    )
 
 
 def _word_bytes(encoding: str, payload: str) -> bytes:
@@ -141,14 +168,18 @@ def demand_line(name: str, value: str) -> str:
         problem = "is not valid Unicode"
     if problem:
         shown = printable(value.encode("unicode_escape").decode())
-        raise InvalidInput(f"The {name} {problem}.", fields=[FieldProblem(name, problem, shown)])
+        raise InvalidInput(
+            f"The {name} {problem}.", fields=[FieldProblem(name, problem, shown)]
+        )
     return value
 
 
 def demand_id(name: str, value: str) -> str:
     """The value of a header field, which must be one message id."""
     if not _ID.fullmatch(value) or len(value) > LONGEST_ID:
-        problem = FieldProblem(name, "is not a message id in angle brackets", printable(value))
+        problem = FieldProblem(
+            name, "is not a message id in angle brackets", printable(value)
+        )
         raise InvalidInput(f"The {name} is not a message id.", fields=[problem])
     return value
 
@@ -156,9 +187,16 @@ def demand_id(name: str, value: str) -> str:
 def encode(name: str, value: str) -> str:
     """An unstructured field. What is long, not ASCII, or looks encoded, is encoded, so that it reads as written."""
     plain = f"{name}: {value}"
-    if value.isascii() and len(plain) <= 78 and "=?" not in value and value == value.strip(" "):
+    if (
+        value.isascii()
+        and len(plain) <= 78
+        and "=?" not in value
+        and value == value.strip(" ")
+    ):
         return plain
-    words = (f"=?utf-8?b?{base64.b64encode(chunk).decode()}?=" for chunk in _chunks(value, 39))
+    words = (
+        f"=?utf-8?b?{base64.b64encode(chunk).decode()}?=" for chunk in _chunks(value, 39)
+    )
     return f"{name}: " + "\r\n ".join(words)
 
 

@@ -25,7 +25,8 @@ def _names(text: str) -> frozenset[str]:
 
 
 _MARKUP = re.compile(
-    r"<!--(?:-?>|.*?(?:--!?>|\Z))|<[!?][^>]*>?|</[^a-zA-Z>][^>]*>?|</>|<(/?)([a-zA-Z][^\s/>]*+)", re.DOTALL
+    r"<!--(?:-?>|.*?(?:--!?>|\Z))|<[!?][^>]*>?|</[^a-zA-Z>][^>]*>?|</>|<(/?)([a-zA-Z][^\s/>]*+)",
+    re.DOTALL,
 )
 _ATTRIBUTE = re.compile(
     r"[ \t\r\n\f/]*+(?:(>)|([^ \t\r\n\f/>][^ \t\r\n\f/>=]*+)(?:[ \t\r\n\f]*+=[ \t\r\n\f]*+"
@@ -35,14 +36,18 @@ _SCRIPT = re.compile(r"<script[ \t\r\n\f/>]", re.IGNORECASE)
 _HUGE_REFERENCE = re.compile(r"&#(?:[0-9]{9,}|[xX][0-9a-fA-F]{9,});?")
 _BLANKS = re.compile(r"[ \t\r\n\f]+")
 _EMPTY = re.compile(r"[ \xa0\n]{31,}")
-_VOID = _names("area base br col embed hr img input link meta param source track wbr frame keygen bgsound basefont")
+_VOID = _names(
+    "area base br col embed hr img input link meta param source track wbr frame keygen bgsound basefont"
+)
 _UNCOUNTED = _names("script style title head")
 _SWALLOWED = _UNCOUNTED | _names(
     "template noscript iframe object svg math select noembed noframes frameset audio video canvas datalist rp meter "
     "progress"
 )
 _RAW = _names("script style title textarea iframe noscript noembed noframes xmp plaintext")
-_IN_HEAD = _names("head html meta link style script title base template noscript basefont bgsound")
+_IN_HEAD = _names(
+    "head html meta link style script title base template noscript basefont bgsound"
+)
 # Of SVG and MathML these tags lead out.
 _BREAKING_OUT = _names(
     "b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li menu nobr ol p pre "
@@ -55,7 +60,13 @@ _BLOCKS = _names(
     "h1 h2 h3 h4 h5 h6 header hr html li main nav ol p pre section summary table tbody tfoot thead tr ul"
 )
 # An opening tag of the key closes an open one of the values, unless a container lies between them.
-_CLOSES = {"li": ("li",), "td": ("td", "th"), "th": ("td", "th"), "tr": ("td", "th", "tr"), "dt": ("dt", "dd")}
+_CLOSES = {
+    "li": ("li",),
+    "td": ("td", "th"),
+    "th": ("td", "th"),
+    "tr": ("td", "th", "tr"),
+    "dt": ("dt", "dd"),
+}
 _CLOSES["dd"] = _CLOSES["dt"]
 _TABLE_PARTS = _names("table caption tbody thead tfoot tr td th")
 _WALLS = _names("table caption td th object marquee template button select")
@@ -64,7 +75,9 @@ LOOK_BACK = 20
 """How far down the stack of open elements is looked: more would make hostile depth slow."""
 _FORMATTING = _names("a b big code em font i nobr s small strike strong tt u")
 _CONTAINERS = frozenset(("ul", "ol", "table", "dl"))
-_SHOWN_HOST = re.compile(r"(https?:[/\\]*|www\.)?((?:[\w-]+\.)+[^\W\d_]{2,24})(?![\w@])", re.IGNORECASE)
+_SHOWN_HOST = re.compile(
+    r"(https?:[/\\]*|www\.)?((?:[\w-]+\.)+[^\W\d_]{2,24})(?![\w@])", re.IGNORECASE
+)
 _SHOWN_ADDRESS = re.compile(r"[^\s@<>()]{1,64}@[^\s@<>()]{1,190}")
 _FILES = _names(
     "pdf doc docx xls xlsx ppt pptx txt md csv zip html htm php js py json png jpg jpeg gif mp4 ics eml asp"
@@ -149,7 +162,11 @@ class _Reader:
         self.stack = [Element("", {}, Look(), None, 0)]
         # These are there whether or not they are written, and never end; what is written may come late.
         for tag in ("html", "body"):
-            given = [token.attributes for token in tokens if token.tag == tag and not token.closes]
+            given = [
+                token.attributes
+                for token in tokens
+                if token.tag == tag and not token.closes
+            ]
             self._start(tag, ChainMap(*map(dict, given[:10])))
         for token in tokens:
             if not token.tag:
@@ -167,14 +184,20 @@ class _Reader:
         if self.open["head"] and self.stack[-1].tag == "head" and source.strip():
             self._close("head")
         top = self.stack[-1]
-        text = html.unescape(_HUGE_REFERENCE.sub("\ufffd", source)) if top.tag not in _RAW else source
+        text = (
+            html.unescape(_HUGE_REFERENCE.sub("\ufffd", source))
+            if top.tag not in _RAW
+            else source
+        )
         if top.hidden or top.folded:
             size = len("".join(text.split()))
             if size and not (top.swallows and top.tag in _UNCOUNTED):
                 self.hidden_parts += 1
                 self.hidden_characters += size
                 if self.hidden_characters <= MOST_HIDDEN:
-                    (self.hidden_behind if self.has_shown else self.hidden_before).append(text)
+                    (self.hidden_behind if self.has_shown else self.hidden_before).append(
+                        text
+                    )
             return
         if top.look.all_doubts and not text.isspace():
             self.doubts.update(dict.fromkeys(sorted(top.look.all_doubts)))
@@ -192,7 +215,11 @@ class _Reader:
         element.look = self._look(element, around)
         is_painted = element.look.backgrounds != around.look.backgrounds
         if element.look is not around.look and (is_painted or not element.look.is_hidden):
-            self.doubts.update(dict.fromkeys(sorted(looks.covering(element.look.doubts - around.look.doubts))))
+            self.doubts.update(
+                dict.fromkeys(
+                    sorted(looks.covering(element.look.doubts - around.look.doubts))
+                )
+            )
         if tag in _VOID:
             return
         element.swallows = around.swallows or tag in _SWALLOWED
@@ -218,19 +245,32 @@ class _Reader:
         self.stack.append(element)
 
     def _look(self, element: Element, around: Element) -> Look:
-        style = sheets.read_style(element.attributes["style"]) if "style" in element.attributes else ()
+        style = (
+            sheets.read_style(element.attributes["style"])
+            if "style" in element.attributes
+            else ()
+        )
         matches = self.cascade.matches(element)
         own = _own_style(element.tag, element.attributes)
         if not (style or matches or own):
             return around.look
-        sure = [match.rule.declarations for match in matches if match.verdict == Verdict.YES]
+        sure = [
+            match.rule.declarations for match in matches if match.verdict == Verdict.YES
+        ]
         look = looks.apply(around.look, _in_order([*sure, style], own))
         if len(sure) == len(matches):
             return look
-        perhaps = looks.apply(around.look, _in_order([*(match.rule.declarations for match in matches), style], own))
+        perhaps = looks.apply(
+            around.look,
+            _in_order([*(match.rule.declarations for match in matches), style], own),
+        )
         doubts = perhaps.doubts
         if perhaps.is_hidden and not look.is_hidden:
-            doubts |= {f"the rule {match.rule.text}" for match in matches if match.verdict == Verdict.PERHAPS}
+            doubts |= {
+                f"the rule {match.rule.text}"
+                for match in matches
+                if match.verdict == Verdict.PERHAPS
+            }
         return looks.doubt(look, doubts)
 
     def _end(self, tag: str) -> None:
@@ -261,7 +301,14 @@ class _Reader:
 
     def _start_again(self, element: Element) -> None:
         around = self.stack[-1]
-        again = Element(element.tag, element.attributes, around.look, around, around.children, len(self.shown))
+        again = Element(
+            element.tag,
+            element.attributes,
+            around.look,
+            around,
+            around.children,
+            len(self.shown),
+        )
         again.look = self._look(again, around)
         again.swallows = around.swallows
         again.hidden = around.hidden or around.swallows or again.look.is_hidden
@@ -287,7 +334,11 @@ class _Reader:
         if self.open["head"] and tag not in _IN_HEAD:
             self._close("head")
         for foreign in ("svg", "math"):
-            if self.open[foreign] and tag in _BREAKING_OUT and not any(self.open[each] for each in _HTML_AGAIN):
+            if (
+                self.open[foreign]
+                and tag in _BREAKING_OUT
+                and not any(self.open[each] for each in _HTML_AGAIN)
+            ):
                 self._close(foreign)
         if tag == "a" and self.open["a"]:
             self._close_formatting("a")
@@ -314,7 +365,16 @@ class _Reader:
     # Links.
 
     def _note_addresses(self, tag: str, attributes: Mapping[str, str]) -> None:
-        for name in ("href", "src", "action", "formaction", "background", "xlink:href", "data", "poster"):
+        for name in (
+            "href",
+            "src",
+            "action",
+            "formaction",
+            "background",
+            "xlink:href",
+            "data",
+            "poster",
+        ):
             if name not in attributes or tag in ("base", "link"):
                 continue
             target = weblinks.resolve(attributes[name], self.base)
@@ -325,7 +385,9 @@ class _Reader:
 
     def _show_address(self, element: Element) -> None:
         href = element.attributes["href"].strip()
-        label = " ".join("".join(self.shown[element.starts : element.starts + _PARTS_OF_LABEL]).split())
+        label = " ".join(
+            "".join(self.shown[element.starts : element.starts + _PARTS_OF_LABEL]).split()
+        )
         target = weblinks.resolve(href, self.base)
         if target is None or href.startswith("#"):
             return
@@ -334,7 +396,11 @@ class _Reader:
         if target.scheme == "mailto":
             self._compare_address(label, href)
         if target.scheme not in ("http", "https", "ftp"):
-            href = f"{target.scheme}:" if target.scheme in ("javascript", "data", "vbscript") else href
+            href = (
+                f"{target.scheme}:"
+                if target.scheme in ("javascript", "data", "vbscript")
+                else href
+            )
         elif self.base is not None and "://" not in href[:9]:
             href = f"{target.scheme}://{target.host}/ ({href})"
         plain = _BLANKS.sub("", href)
@@ -346,7 +412,11 @@ class _Reader:
 
     def _compare_address(self, label: str, href: str) -> None:
         """A link to write to somebody: to whom it leads, and whom its words name instead."""
-        actual = unquote(href.partition(":")[2].partition("?")[0])[:_LONGEST_ADDRESS].strip().casefold()
+        actual = (
+            unquote(href.partition(":")[2].partition("?")[0])[:_LONGEST_ADDRESS]
+            .strip()
+            .casefold()
+        )
         self.hosts.setdefault(f"mail to {actual}")
         for found in _SHOWN_ADDRESS.finditer(label[:500]):
             if found[0].casefold() != actual:
@@ -374,10 +444,16 @@ def _bare(address: str) -> str:
     return re.sub(r"^(?:https?://|mailto:)", "", address.lower()).rstrip("/")
 
 
-def _in_order(blocks: list[tuple[Declaration, ...]], own: tuple[Declaration, ...]) -> list[Declaration]:
+def _in_order(
+    blocks: list[tuple[Declaration, ...]], own: tuple[Declaration, ...]
+) -> list[Declaration]:
     """What the tag itself says, then the blocks, then what they call important."""
     every = [each for block in blocks for each in block]
-    return [*own, *(each for each in every if not each.important), *(each for each in every if each.important)]
+    return [
+        *own,
+        *(each for each in every if not each.important),
+        *(each for each in every if each.important),
+    ]
 
 
 def _own_style(tag: str, attributes: Mapping[str, str]) -> tuple[Declaration, ...]:
@@ -407,7 +483,12 @@ _OWN_STYLES = {
     "marquee": "marquee:moves",
     "bdo": "bdo:may read backwards",
 }
-_OLD_ATTRIBUTES = {"color": "color", "text": "color", "bgcolor": "background-color", "background": "background-image"}
+_OLD_ATTRIBUTES = {
+    "color": "color",
+    "text": "color",
+    "bgcolor": "background-color",
+    "background": "background-image",
+}
 
 
 def _old_style(tag: str, name: str, value: str) -> str:
@@ -484,9 +565,15 @@ def _gather(tokens: list[Markup]) -> tuple[Sheets, Target | None, list[str]]:
             found.add(css, given.get("media", ""))
             if "<![cdata[" in css.lower():
                 notes.append("a style sheet in CDATA")
-        elif token.tag == "link" and "stylesheet" in given.get("rel", "").lower() and given.get("href"):
+        elif (
+            token.tag == "link"
+            and "stylesheet" in given.get("rel", "").lower()
+            and given.get("href")
+        ):
             notes.append(f"a style sheet from elsewhere: {given['href'].strip()[:80]}")
-        elif token.tag == "noscript" and re.search(r"<(?:style|link)", tokens[number + 1].text, re.IGNORECASE):
+        elif token.tag == "noscript" and re.search(
+            r"<(?:style|link)", tokens[number + 1].text, re.IGNORECASE
+        ):
             notes.append("a style sheet for programs without scripts")
         elif token.tag == "base" and base is None and given.get("href"):
             base = weblinks.resolve(given["href"])

@@ -21,7 +21,15 @@ from imapclient.exceptions import IMAPClientAbortError, IMAPClientError
 
 from deskhand import clock
 from deskhand.config import Settings
-from deskhand.errors import AuthRequired, DeskError, InvalidInput, NotFound, OutcomeUnknown, SendFailed, UnderWay
+from deskhand.errors import (
+    AuthRequired,
+    DeskError,
+    InvalidInput,
+    NotFound,
+    OutcomeUnknown,
+    SendFailed,
+    UnderWay,
+)
 from deskhand.mail import (
     Arrived,
     FullMessage,
@@ -37,7 +45,13 @@ from deskhand.mail import (
     permits,
     smtp,
 )
-from deskhand.mail.accounts import Account, imap_account, own_address, password, smtp_account
+from deskhand.mail.accounts import (
+    Account,
+    imap_account,
+    own_address,
+    password,
+    smtp_account,
+)
 from deskhand.mail.addresses import people
 from deskhand.mail.bearer import BearerTokens, takes_token
 from deskhand.mail.changes import Deed
@@ -53,7 +67,9 @@ log = logging.getLogger("deskhand.imap")
 
 
 class ImapMailbox:
-    def __init__(self, settings: Settings, *, now: Callable[[], datetime] = clock.utc_now) -> None:
+    def __init__(
+        self, settings: Settings, *, now: Callable[[], datetime] = clock.utc_now
+    ) -> None:
         self._settings = settings
         self._now = now
         self._account = imap_account(settings)
@@ -93,7 +109,9 @@ class ImapMailbox:
         return await self._read(work)
 
     async def read_raw(self, message_id: str) -> bytes:
-        return await self._read(lambda session: session.raw(self._copies(session, message_id)[0]))
+        return await self._read(
+            lambda session: session.raw(self._copies(session, message_id)[0])
+        )
 
     async def thread(self, thread_id: str) -> list[MailSummary]:
         root = imap_session.decode_name(thread_id)
@@ -104,7 +122,11 @@ class ImapMailbox:
         criteria = [b"OR", *header("MESSAGE-ID", name), *answers]
 
         def work(session: ImapSession) -> list[MailSummary]:
-            kept = [folder for folder in session.folders() if folder.role not in ("junk", "trash")]
+            kept = [
+                folder
+                for folder in session.folders()
+                if folder.role not in ("junk", "trash")
+            ]
             found = [copy for folder in kept for copy in session.search(folder, criteria)]
             mails = [mail for mail in self._merge(found) if mail.thread_id == thread_id]
             if not mails:
@@ -120,7 +142,9 @@ class ImapMailbox:
             copies = self._copies(session, message_id)
             if not name or name.upper() in ("SENT", "DRAFT"):
                 raise InvalidInput(f"mail cannot be moved to {label!r}")
-            source = next((copy for copy in copies if copy.folder.role == "inbox"), copies[0])
+            source = next(
+                (copy for copy in copies if copy.folder.role == "inbox"), copies[0]
+            )
             session.move([source], name)
             self._places.pop(message_id, None)
 
@@ -129,7 +153,10 @@ class ImapMailbox:
     async def add_label(self, message_id: str, label: str) -> None:
         name = label.strip()
         if not name or name.upper() in {role[0] for role in ROLES.values()}:
-            raise InvalidInput(f"{label!r} is a folder here, not a label to add", hint="move the mail into it")
+            raise InvalidInput(
+                f"{label!r} is a folder here, not a label to add",
+                hint="move the mail into it",
+            )
 
         def work(session: ImapSession) -> None:
             for copy in self._copies(session, message_id):
@@ -156,7 +183,11 @@ class ImapMailbox:
             lying: dict[str, list[Copy]] = {}
             for each in dict.fromkeys(ids):
                 with suppress(NotFound):
-                    chosen = [copy for copy in self._copies(session, each) if _concerns(change, copy, archive)]
+                    chosen = [
+                        copy
+                        for copy in self._copies(session, each)
+                        if _concerns(change, copy, archive)
+                    ]
                     done += bool(chosen)
                     for copy in chosen:
                         lying.setdefault(copy.folder.name, []).append(copy)
@@ -191,7 +222,9 @@ class ImapMailbox:
         parsed = await asyncio.to_thread(mime.parse, raw)
         if not parsed.message_id:
             raise InvalidInput("a draft needs a Message-ID")
-        await self._write(lambda session: session.append("drafts", raw, ["\\Draft", "\\Seen"]))
+        await self._write(
+            lambda session: session.append("drafts", raw, ["\\Draft", "\\Seen"])
+        )
         filed = _as_sent(parsed)
         return SavedDraft(filed.message_id, filed.message_id, filed.thread_id)
 
@@ -203,7 +236,9 @@ class ImapMailbox:
             permits.sweep(self._permits, self._now())
             permits.grant(self._permits, name)
         except OSError as error:
-            raise SendFailed(f"nothing can be written to {self._permits}; nothing was sent") from error
+            raise SendFailed(
+                f"nothing can be written to {self._permits}; nothing was sent"
+            ) from error
         return f"{mail.message_id} {name}"
 
     async def send(self, token: str, mail: Outgoing, keep: Keep) -> Sent:
@@ -225,14 +260,22 @@ class ImapMailbox:
         with closing(server):
             await keep(token)
             await asyncio.to_thread(finish)
-        with suppress(UnderWay):  # somebody else looks after it by now; it has left all the same
+        with suppress(
+            UnderWay
+        ):  # somebody else looks after it by now; it has left all the same
             await keep(f"{mail.message_id} {_TAKEN}")
         sent = _as_sent(await asyncio.to_thread(mime.parse, mail.raw))
         try:
             await self._file(mail)
         except DeskError as error:
-            log.warning("sent_but_not_filed", extra={"failure": error.message, "action_id": mail.action_id})
-            return replace(sent, remark=f"It left, but no copy of it could be put into Sent: {error.message}.")
+            log.warning(
+                "sent_but_not_filed",
+                extra={"failure": error.message, "action_id": mail.action_id},
+            )
+            return replace(
+                sent,
+                remark=f"It left, but no copy of it could be put into Sent: {error.message}.",
+            )
         return sent
 
     async def check(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
@@ -243,7 +286,9 @@ class ImapMailbox:
             return found
         if permits.stands(self._permits, _permit(token)):
             return NotSent(token)
-        return Unclear("the mail is not in the Sent folder, and the server that took it cannot be asked")
+        return Unclear(
+            "the mail is not in the Sent folder, and the server that took it cannot be asked"
+        )
 
     async def _file(self, mail: Outgoing) -> Sent:
         """Put a mail that has left into Sent; some servers do it themselves."""
@@ -254,7 +299,10 @@ class ImapMailbox:
         return _as_sent(await asyncio.to_thread(mime.parse, mail.raw))
 
     async def _find_sent(self, mail: Outgoing) -> Sent | None:
-        criteria = [*header("MESSAGE-ID", mail.message_id), *header(mime.ACTION_HEADER, mail.action_id)]
+        criteria = [
+            *header("MESSAGE-ID", mail.message_id),
+            *header(mime.ACTION_HEADER, mail.action_id),
+        ]
 
         def work(session: ImapSession) -> list[Copy]:
             folder = session.folder_for("sent")
@@ -279,7 +327,9 @@ class ImapMailbox:
                 return Arrived((), f"{uidvalidity}:{uidnext}")
             copies = session.since(uidvalidity, int(first))
             after = max([uidnext, *(copy.uid + 1 for copy in copies)])
-            return Arrived(tuple(mail.id for mail in self._merge(copies)), f"{uidvalidity}:{after}")
+            return Arrived(
+                tuple(mail.id for mail in self._merge(copies)), f"{uidvalidity}:{after}"
+            )
 
         return await self._read(work)
 
@@ -288,14 +338,21 @@ class ImapMailbox:
         loop = asyncio.get_running_loop()
         began = asyncio.Event()
         listening = loop.run_in_executor(
-            self._listening, self._listen, seconds, partial(loop.call_soon_threadsafe, began.set)
+            self._listening,
+            self._listen,
+            seconds,
+            partial(loop.call_soon_threadsafe, began.set),
         )
         started = asyncio.create_task(began.wait())
         either: list[asyncio.Future[Any]] = [listening, started]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         started.cancel()
         # What came before the server began to listen would ring no bell.
-        if not listening.done() and self._bell is not None and await self.position() != cursor:
+        if (
+            not listening.done()
+            and self._bell is not None
+            and await self.position() != cursor
+        ):
             self._bell.hang_up()
             with suppress(DeskError):
                 await listening
@@ -486,7 +543,9 @@ def _find_copies(session: ImapSession, message_id: str) -> list[Copy]:
 def _summary(copies: list[Copy]) -> MailSummary:
     first = copies[0]
     thread = imap_session.thread_id(first.parsed, first.id)
-    return first.parsed.summary(first.id, thread, first.date, first.snippet, imap_session.labels(copies))
+    return first.parsed.summary(
+        first.id, thread, first.date, first.snippet, imap_session.labels(copies)
+    )
 
 
 def _permit(token: str) -> str:

@@ -14,7 +14,20 @@ Key = list[bytes]
 """One search key, in prefix form: no brackets, which the client library cannot put around a literal."""
 
 _WHERE = {"anywhere": b"TEXT", "sender": b"FROM", "subject": b"SUBJECT"}
-_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+_MONTHS = [
+    "Jan",
+    "Feb",
+    "Mar",
+    "Apr",
+    "May",
+    "Jun",
+    "Jul",
+    "Aug",
+    "Sep",
+    "Oct",
+    "Nov",
+    "Dec",
+]
 _FOLDER_LABELS = {label for label, *_ in ROLES.values()}
 
 

@@ -21,10 +21,20 @@ from deskhand.mail.accounts import LOGIN, Account, Bearer
 Role = Literal["inbox", "sent", "drafts", "junk", "trash"]
 ROLES: dict[Role, tuple[str, bytes, str, tuple[str, ...]]] = {
     "inbox": ("INBOX", b"\\inbox", "INBOX", ("inbox",)),
-    "sent": ("SENT", b"\\sent", "Sent", ("sent", "sent items", "sent mail", "sent messages")),
+    "sent": (
+        "SENT",
+        b"\\sent",
+        "Sent",
+        ("sent", "sent items", "sent mail", "sent messages"),
+    ),
     "drafts": ("DRAFT", b"\\drafts", "Drafts", ("drafts", "draft")),
     "junk": ("SPAM", b"\\junk", "Junk", ("junk", "spam", "junk e-mail", "bulk mail")),
-    "trash": ("TRASH", b"\\trash", "Trash", ("trash", "bin", "deleted items", "deleted messages")),
+    "trash": (
+        "TRASH",
+        b"\\trash",
+        "Trash",
+        ("trash", "bin", "deleted items", "deleted messages"),
+    ),
 }
 """Each role: the label that says it, the special use in lower case, the folder made where there is none, the names
 that it often has."""
@@ -108,10 +118,16 @@ class ImapSession:
             else:
                 raise Denied(f"{account.host} takes no OAuth token", reason="unsupported")
         except LoginError as error:
-            if isinstance(error.__context__, IMAPClientAbortError) or "[UNAVAILABLE]" in str(error).upper():
-                raise ProviderDown(f"{account.host} cannot sign anybody in right now", hint="try again") from None
+            if (
+                isinstance(error.__context__, IMAPClientAbortError)
+                or "[UNAVAILABLE]" in str(error).upper()
+            ):
+                raise ProviderDown(
+                    f"{account.host} cannot sign anybody in right now", hint="try again"
+                ) from None
             raise AuthRequired(
-                f"{account.host} does not accept the OAuth token", hint="run `deskhand mail login oauth`"
+                f"{account.host} does not accept the OAuth token",
+                hint="run `deskhand mail login oauth`",
             ) from None
 
     def _sign_in(self, account: Account, password: str) -> None:
@@ -122,7 +138,10 @@ class ImapSession:
         plain = self._client.has_capability("AUTH=PLAIN")
         beyond = not f"{account.user}{password}".isascii()  # which LOGIN cannot say
         if beyond and not plain:
-            raise Denied(f"{account.host} takes no name or password beyond ASCII", reason="unsupported")
+            raise Denied(
+                f"{account.host} takes no name or password beyond ASCII",
+                reason="unsupported",
+            )
         if closed and not plain:
             raise Denied(
                 f"{account.host} takes no password on this connection (LOGINDISABLED)",
@@ -136,9 +155,16 @@ class ImapSession:
                 self._client.login(account.user, password)
         except LoginError as error:
             # Not chained: the server's text may repeat what it was given.
-            if isinstance(error.__context__, IMAPClientAbortError) or "[UNAVAILABLE]" in str(error).upper():
-                raise ProviderDown(f"{account.host} cannot sign anybody in right now", hint="try again") from None
-            raise AuthRequired(f"{account.host} does not accept the password", hint=f"run `{LOGIN}`") from None
+            if (
+                isinstance(error.__context__, IMAPClientAbortError)
+                or "[UNAVAILABLE]" in str(error).upper()
+            ):
+                raise ProviderDown(
+                    f"{account.host} cannot sign anybody in right now", hint="try again"
+                ) from None
+            raise AuthRequired(
+                f"{account.host} does not accept the password", hint=f"run `{LOGIN}`"
+            ) from None
 
     @property
     def knows_ages(self) -> bool:
@@ -166,7 +192,9 @@ class ImapSession:
             ({flag.lower() for flag in flags}, (delimiter or b"/").decode(), name)
             for flags, delimiter, name in self._client.list_folders()
         ]
-        listed = [each for each in listed if each[0].isdisjoint({b"\\noselect", b"\\nonexistent"})]
+        listed = [
+            each for each in listed if each[0].isdisjoint({b"\\noselect", b"\\nonexistent"})
+        ]
         declared = {use for flags, _, _ in listed for use in flags}
         found: list[Folder] = []
         for flags, delimiter, name in listed:
@@ -198,7 +226,9 @@ class ImapSession:
             raise InvalidInput(f"the server makes no folder {label!r}: {error}") from error
         return Folder(name, label, None)
 
-    def search(self, folder: Folder, criteria: Sequence[bytes], limit: int | None = None) -> list[Copy]:
+    def search(
+        self, folder: Folder, criteria: Sequence[bytes], limit: int | None = None
+    ) -> list[Copy]:
         """The copies in `folder` that match, the newest first."""
         selected = self._look_into(folder)
         if not selected.mails:
@@ -207,7 +237,9 @@ class ImapSession:
             answer = self._ask(b"SORT", [b"(REVERSE ARRIVAL)", b"UTF-8", *criteria])
             uids = [*map(int, answer[0].split())]
         else:
-            uids = list(parse_message_list(self._ask(b"SEARCH", [b"CHARSET", b"UTF-8", *criteria])))
+            uids = list(
+                parse_message_list(self._ask(b"SEARCH", [b"CHARSET", b"UTF-8", *criteria]))
+            )
             dates = self._client.fetch(uids, ["INTERNALDATE"]) if uids else {}
             uids.sort(key=lambda uid: dates[uid][b"INTERNALDATE"], reverse=True)
         return self._fetch(folder, selected.uidvalidity, uids[:limit])
@@ -239,7 +271,9 @@ class ImapSession:
     def since(self, uidvalidity: int, uid: int) -> list[Copy]:
         """The mails in the selected inbox from this UID on, in the order in which they came."""
         # `n:*` always means the last mail too, even where its UID lies below n.
-        uids = sorted(found for found in self._client.search(["UID", f"{uid}:*"]) if found >= uid)
+        uids = sorted(
+            found for found in self._client.search(["UID", f"{uid}:*"]) if found >= uid
+        )
         return self._fetch(INBOX, uidvalidity, uids)
 
     def idle(self, seconds: float, began: Callable[[], object]) -> None:
@@ -280,7 +314,10 @@ class ImapSession:
         if not copies:
             return
         if not any(map(self._client.has_capability, ("MOVE", "UIDPLUS"))):
-            raise Denied("this server cannot move mail (it lacks IMAP's MOVE and UIDPLUS)", reason="unsupported")
+            raise Denied(
+                "this server cannot move mail (it lacks IMAP's MOVE and UIDPLUS)",
+                reason="unsupported",
+            )
         known = self._find_folder(label)
         target = known or self._make_folder(label)
         first = copies[0]
@@ -316,7 +353,11 @@ class ImapSession:
                 self._client.delete_folder(folder.name)
 
     def _find_folder(self, label: str) -> Folder | None:
-        folders = [folder for folder in self.folders() if folder.label.casefold() == label.casefold()]
+        folders = [
+            folder
+            for folder in self.folders()
+            if folder.label.casefold() == label.casefold()
+        ]
         return folders[0] if folders else None
 
     def _make_folder(self, label: str) -> Folder:
@@ -325,7 +366,9 @@ class ImapSession:
                 return self.create(folder)
         return self.create(label)
 
-    def flag(self, copies: Sequence[Copy], *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> None:
+    def flag(
+        self, copies: Sequence[Copy], *, add: Sequence[str] = (), remove: Sequence[str] = ()
+    ) -> None:
         """All of them lie in one folder."""
         kept = self._open(copies[0].folder).flags_kept
         uids = [copy.uid for copy in copies]
@@ -338,7 +381,9 @@ class ImapSession:
 
     def append(self, role: Role, raw: bytes, flags: Sequence[str]) -> None:
         folder = self.ensure_folder(role)
-        self._open(folder)  # some servers add nothing to a folder that is open for reading only
+        self._open(
+            folder
+        )  # some servers add nothing to a folder that is open for reading only
         self._client.append(folder.name, raw, flags)
 
     def _look_into(self, folder: Folder) -> Selected:
@@ -351,7 +396,11 @@ class ImapSession:
     def _namespace(self) -> tuple[str, str]:
         """What every folder of the person's own begins with, and what stands between a folder and those in it."""
         if self._names is None:
-            spaces = self._client.namespace().personal if self._client.has_capability("NAMESPACE") else None
+            spaces = (
+                self._client.namespace().personal
+                if self._client.has_capability("NAMESPACE")
+                else None
+            )
             prefix, delimiter = spaces[0] if spaces else ("", None)
             self._names = prefix, delimiter or "/"
         return self._names
@@ -361,13 +410,20 @@ class ImapSession:
             return []
         opening = f"BODY.PEEK[]<0.{OPENING}>"
         beginning = "PREVIEW" if self._client.has_capability("PREVIEW") else opening
-        wanted = ["FLAGS", "INTERNALDATE", f"BODY.PEEK[HEADER.FIELDS ({FIELDS})]", beginning]
+        wanted = [
+            "FLAGS",
+            "INTERNALDATE",
+            f"BODY.PEEK[HEADER.FIELDS ({FIELDS})]",
+            beginning,
+        ]
         fetched = self._client.fetch(uids, wanted)
         # A server that can make previews need not have made this one.
         bare = [uid for uid, data in fetched.items() if data.get(b"PREVIEW", b"") is None]
         for uid, data in (self._client.fetch(bare, [opening]) if bare else {}).items():
             fetched[uid] |= data
-        return [_copy(folder, uidvalidity, uid, fetched[uid]) for uid in uids if uid in fetched]
+        return [
+            _copy(folder, uidvalidity, uid, fetched[uid]) for uid in uids if uid in fetched
+        ]
 
     def _ask(self, command: bytes, arguments: list[bytes]) -> list[bytes]:
         # The client's own search quotes only what holds a space: a brace or parenthesis would be read as syntax.
@@ -394,7 +450,9 @@ def header(name: str, value: str) -> list[bytes]:
 
 def quote(value: str) -> bytes:
     """A search argument that no server can take for syntax; beyond ASCII the client sends it as a literal."""
-    clean = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", value).split()).encode("utf-8", "replace")
+    clean = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", value).split()).encode(
+        "utf-8", "replace"
+    )
     if not clean.isascii():
         return clean
     return b'"' + re.sub(rb'(["\\])', rb"\\\1", clean) + b'"'
@@ -414,7 +472,11 @@ def labels(copies: Iterable[Copy]) -> tuple[str, ...]:
             found["UNREAD"] = None
         if "\\flagged" in flags:
             found["STARRED"] = None
-        found |= {str(imap_utf7.decode(flag.encode())): None for flag in copy.flags if flag[0] not in "\\$"}
+        found |= {
+            str(imap_utf7.decode(flag.encode())): None
+            for flag in copy.flags
+            if flag[0] not in "\\$"
+        }
     return tuple(found)
 
 
@@ -459,7 +521,9 @@ def _role(flags: set[bytes], name: str, declared: set[bytes]) -> Role | None:
 
 def _selected(answer: dict[bytes, Any]) -> Selected:
     flags = frozenset(flag.lower() for flag in answer.get(b"PERMANENTFLAGS", ()))
-    return Selected(answer[b"EXISTS"], answer.get(b"UIDVALIDITY", 0), answer.get(b"UIDNEXT"), flags)
+    return Selected(
+        answer[b"EXISTS"], answer.get(b"UIDVALIDITY", 0), answer.get(b"UIDNEXT"), flags
+    )
 
 
 def _utf7(unsafe: re.Match[str]) -> str:
@@ -473,8 +537,19 @@ def _copy(folder: Folder, uidvalidity: int, uid: int, data: dict[bytes, Any]) ->
     if data.get(b"PREVIEW") is not None:
         snippet = data[b"PREVIEW"].decode("utf-8", "replace")
     else:
-        opening = next((value for key, value in data.items() if key.startswith(b"BODY[]")), b"")
+        opening = next(
+            (value for key, value in data.items() if key.startswith(b"BODY[]")), b""
+        )
         snippet = mime.parse(opening).snippet
     flags = tuple(flag.decode("ascii", "replace") for flag in data[b"FLAGS"])
     own_id = mail_id(parsed, folder.name, uidvalidity, uid)
-    return Copy(own_id, folder, uidvalidity, uid, flags, data[b"INTERNALDATE"].astimezone(UTC), parsed, snippet)
+    return Copy(
+        own_id,
+        folder,
+        uidvalidity,
+        uid,
+        flags,
+        data[b"INTERNALDATE"].astimezone(UTC),
+        parsed,
+        snippet,
+    )

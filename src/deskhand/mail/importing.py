@@ -19,7 +19,10 @@ _KNOWN_FIELD = re.compile(
     rb"^(?:from|to|subject|date|message-id|received|return-path|mime-version|content-type|delivered-to):",
     re.IGNORECASE | re.MULTILINE,
 )
-_SEEN = re.compile(rb"^(?:x-)?status:[^\n]*r|^x-mozilla-status: *[0-9a-f]{3}[13579bdf]", re.IGNORECASE | re.MULTILINE)
+_SEEN = re.compile(
+    rb"^(?:x-)?status:[^\n]*r|^x-mozilla-status: *[0-9a-f]{3}[13579bdf]",
+    re.IGNORECASE | re.MULTILINE,
+)
 _DATE = re.compile(rb"^date:([^\n]*(?:\n[ \t][^\n]*)*)", re.IGNORECASE | re.MULTILINE)
 _FLAGS = re.compile(r"[:;!-]2,([A-Za-z]*)$")
 _HEAD = 64 * 1024
@@ -43,7 +46,10 @@ class ImportedMail(NamedTuple):
 def sources(path: Path) -> tuple[list[Source], list[tuple[Path, str]]]:
     """What was found, in the order in which it is read, and the files that are left out, with the reason."""
     if not path.exists():
-        raise NotFound(f"there is nothing at {path}", hint="name a Maildir, an mbox, an .eml file, or a folder of them")
+        raise NotFound(
+            f"there is nothing at {path}",
+            hint="name a Maildir, an mbox, an .eml file, or a folder of them",
+        )
     found: list[Source] = []
     left_out: list[tuple[Path, str]] = []
     for file in _files(path, left_out):
@@ -53,12 +59,17 @@ def sources(path: Path) -> tuple[list[Source], list[tuple[Path, str]]]:
             case why:
                 left_out.append((file, why))
     if not found:
-        raise InvalidInput(f"there is no mail in {path}", hint="a Maildir, an mbox or .eml files are read")
+        raise InvalidInput(
+            f"there is no mail in {path}", hint="a Maildir, an mbox or .eml files are read"
+        )
     return found, left_out
 
 
 def mails(source: Source) -> Iterator[ImportedMail]:
-    with source.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+    with (
+        source.path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
         if content[:5] == b"From ":
             yield from _of_mbox(content)
             return
@@ -106,7 +117,9 @@ def _of_mbox(content: mmap.mmap | bytes) -> Iterator[ImportedMail]:
     ends = [*(edge.start() + 1 for edge in edges[1:]), len(content)]
     for edge, end in zip(edges, ends, strict=False):
         raw = _QUOTED_FROM.sub(rb"\1", content[edge.end() : end])
-        yield ImportedMail(Incoming(raw, _is_marked_seen(raw), _date_of(edge[1], raw)), end - edge.start())
+        yield ImportedMail(
+            Incoming(raw, _is_marked_seen(raw), _date_of(edge[1], raw)), end - edge.start()
+        )
 
 
 def _date_of(line: bytes, raw: bytes) -> datetime | None:

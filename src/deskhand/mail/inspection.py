@@ -68,7 +68,10 @@ _NAMED: dict[str, str] = {
     "png": "a PNG picture",
     **dict.fromkeys(("jpg", "jpeg"), "a JPEG picture"),
     "gif": "a GIF picture",
-    **dict.fromkeys(("zip", "docx", "xlsx", "pptx", "odt", "ods", "odp", "epub", *_WITH_MACROS), "a ZIP archive"),
+    **dict.fromkeys(
+        ("zip", "docx", "xlsx", "pptx", "odt", "ods", "odp", "epub", *_WITH_MACROS),
+        "a ZIP archive",
+    ),
     **dict.fromkeys(("doc", "xls", "ppt", "msg"), "an old Office file"),
     "rar": "a RAR archive",
     "7z": "a 7z archive",
@@ -87,7 +90,14 @@ _TYPES = {
     "webp": "image/webp",
 }
 """What older tables lack."""
-_RUNS = ("a Windows program", "a Linux program", "a macOS program", "a program", "a Windows shortcut", "a script")
+_RUNS = (
+    "a Windows program",
+    "a Linux program",
+    "a macOS program",
+    "a program",
+    "a Windows shortcut",
+    "a script",
+)
 _SECRETS = {
     "a private key": r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File",
     "a key of a cloud": r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[\w-]{35}|\"private_key_id\"|\bGOCSPX-[\w-]{20,}"
@@ -107,7 +117,9 @@ _TAG = re.compile(rb"<[^<>]*>")
 _LINK = re.compile(rb"<Relationship\b[^<>]*>")
 _LOADED = re.compile(rb"attachedTemplate|oleObject|subDocument|frame", re.IGNORECASE)
 _PDF_ESCAPE = re.compile(rb"#([0-9A-Fa-f]{2})")
-_PDF_ACTS = re.compile(rb"/(?:JavaScript|JS|Launch|EmbeddedFiles?|OpenAction|RichMedia|XFA)\b")
+_PDF_ACTS = re.compile(
+    rb"/(?:JavaScript|JS|Launch|EmbeddedFiles?|OpenAction|RichMedia|XFA)\b"
+)
 
 
 class Findings(NamedTuple):
@@ -124,7 +136,9 @@ def inspect(name: str, content: bytes) -> Findings:
     alarming: list[str] = []
     odd: list[str] = []
     if extension in _PROGRAMS or kind in _RUNS:
-        alarming.append(f"is {kind if kind in _RUNS else f'of a kind that runs (.{extension})'}")
+        alarming.append(
+            f"is {kind if kind in _RUNS else f'of a kind that runs (.{extension})'}"
+        )
     elif extension in _ACTIVE:
         odd.append(f"is of a kind that may run scripts when it is opened (.{extension})")
     alarming += _misnamed(extension, kind, content)
@@ -132,14 +146,20 @@ def inspect(name: str, content: bytes) -> Findings:
         found = _read_archive(extension, kind, content, budget)
         alarming += found.alarming
         odd += found.odd
-    elif kind is not None and kind.endswith(("PDF", "picture")) and _ZIP_END in content[-_LONGEST_END:]:
+    elif (
+        kind is not None
+        and kind.endswith(("PDF", "picture"))
+        and _ZIP_END in content[-_LONGEST_END:]
+    ):
         alarming.append("is a ZIP archive as well")
     if kind == "an old Office file" and b"_\0V\0B\0A\0" in content:
         alarming.append("holds macros")
     if kind == "a PDF":
         odd += _read_pdf(content)
     if extension == "eml":
-        alarming += [f"is a mail that holds {each}" for each in _look_at(_enclosed(content), budget)]
+        alarming += [
+            f"is a mail that holds {each}" for each in _look_at(_enclosed(content), budget)
+        ]
     alarming += [f"has {each} in its name" for each in unseen.describe(name)]
     if _KEYS.search(name):
         alarming.append("is named as one that holds secrets")
@@ -157,7 +177,11 @@ def _extension(name: str) -> str:
 
 def picture_type(content: bytes) -> str | None:
     """The type of a picture that a browser may show; None for everything else."""
-    types = {"a PNG picture": "image/png", "a JPEG picture": "image/jpeg", "a GIF picture": "image/gif"}
+    types = {
+        "a PNG picture": "image/png",
+        "a JPEG picture": "image/jpeg",
+        "a GIF picture": "image/gif",
+    }
     return types.get(_kind_of(content) or "")
 
 
@@ -196,7 +220,9 @@ def _misnamed(extension: str, kind: str | None, content: bytes) -> Iterator[str]
     named = _NAMED.get(extension)
     if named is not None and content and kind != named:
         yield f"is named .{extension}, but its bytes are {kind or 'of another kind'}"
-    elif extension in _TEXTS and (kind not in (None, "a script", "an RTF text") or _text_of(content) is None):
+    elif extension in _TEXTS and (
+        kind not in (None, "a script", "an RTF text") or _text_of(content) is None
+    ):
         yield f"is named .{extension}, but its bytes are {kind or 'no text'}"
 
 
@@ -222,7 +248,10 @@ def _read_archive(extension: str, kind: str, content: bytes, budget: Budget) -> 
         return Findings("", (), (f"is {kind}, and what is in it was not looked at",))
     names = [member.name.lower() for member in members]
     is_document = any(name in _DOCUMENT_PARTS for name in names)
-    alarming = [f"{'' if is_document else 'is an archive that '}holds {each}" for each in _look_at(members, budget)]
+    alarming = [
+        f"{'' if is_document else 'is an archive that '}holds {each}"
+        for each in _look_at(members, budget)
+    ]
     if any(member.is_locked for member in members):
         alarming.append("is an archive with a password")
     if extension in _WITH_MACROS and "holds macros" not in alarming:
@@ -249,14 +278,24 @@ def _unpack(kind: str, content: bytes, budget: Budget) -> tuple[list[PackedFile]
     return members, True
 
 
-def _look_at(members: Sequence[PackedFile], budget: Budget, depth: int = DEEPEST) -> list[str]:
+def _look_at(
+    members: Sequence[PackedFile], budget: Budget, depth: int = DEEPEST
+) -> list[str]:
     """What is dangerous in an archive, of each kind the first."""
-    found = {each.partition(":")[0]: each for each in reversed([*_find_dangers(members, budget, depth)])}
+    found = {
+        each.partition(":")[0]: each
+        for each in reversed([*_find_dangers(members, budget, depth)])
+    }
     return list(reversed(found.values()))
 
 
-def _find_dangers(members: Sequence[PackedFile], budget: Budget, depth: int) -> Iterator[str]:
-    if any(_MACRO_PART.search(member.name.lower()) or _declares_macros(member) for member in members):
+def _find_dangers(
+    members: Sequence[PackedFile], budget: Budget, depth: int
+) -> Iterator[str]:
+    if any(
+        _MACRO_PART.search(member.name.lower()) or _declares_macros(member)
+        for member in members
+    ):
         yield "macros"
     for member in members:
         extension = _extension(member.name)
@@ -266,15 +305,25 @@ def _find_dangers(members: Sequence[PackedFile], budget: Budget, depth: int) -> 
             yield f"what runs: {shown}"
         if _KEYS.search(member.name.rpartition("/")[2]):
             yield f"what is named as secrets: {shown}"
-        content = _TAG.sub(b"", member.content[:LOOKED_AT]) if extension == "xml" else member.content
+        content = (
+            _TAG.sub(b"", member.content[:LOOKED_AT])
+            if extension == "xml"
+            else member.content
+        )
         yield from (
-            f"{each}: {shown}" for each in _find_secrets(kind, content, budget) if each.startswith("what looks")
+            f"{each}: {shown}"
+            for each in _find_secrets(kind, content, budget)
+            if each.startswith("what looks")
         )
         if depth:
-            yield from _find_dangers(_inside(extension, kind, member, budget), budget, depth - 1)
+            yield from _find_dangers(
+                _inside(extension, kind, member, budget), budget, depth - 1
+            )
 
 
-def _inside(extension: str, kind: str | None, member: PackedFile, budget: Budget) -> list[PackedFile]:
+def _inside(
+    extension: str, kind: str | None, member: PackedFile, budget: Budget
+) -> list[PackedFile]:
     if extension == "eml":
         return _enclosed(member.content)
     if kind in OPENED:
@@ -288,13 +337,24 @@ def _enclosed(mail: bytes) -> list[PackedFile]:
 
 
 def _declares_macros(member: PackedFile) -> bool:
-    return member.name.lower() == "[content_types].xml" and b"vbaproject" in member.content.lower()
+    return (
+        member.name.lower() == "[content_types].xml"
+        and b"vbaproject" in member.content.lower()
+    )
 
 
 def _find_strange_parts(members: Sequence[PackedFile]) -> Iterator[str]:
-    if any(re.search(r"/(?:embeddings|activex)/|^object \d", member.name.lower()) for member in members):
+    if any(
+        re.search(r"/(?:embeddings|activex)/|^object \d", member.name.lower())
+        for member in members
+    ):
         yield "holds files or controls of other programs"
-    links = [link for member in members if member.name.endswith(".rels") for link in _LINK.findall(member.content)]
+    links = [
+        link
+        for member in members
+        if member.name.endswith(".rels")
+        for link in _LINK.findall(member.content)
+    ]
     if any(b"External" in link and _LOADED.search(link) for link in links):
         yield "loads something from elsewhere when it is opened"
 

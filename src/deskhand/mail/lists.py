@@ -40,20 +40,31 @@ def find_way_out(raw: bytes) -> WayOut:
         parts = urlsplit(link)
         address = unquote(parts.path)
         if parts.scheme.lower() == "mailto" and address.count("@") == 1:
-            asked = {key.lower(): values[0] for key, values in parse_qs(parts.query).items()}
+            asked = {
+                key.lower(): values[0] for key, values in parse_qs(parts.query).items()
+            }
             subject = " ".join(asked.get("subject", "unsubscribe").split())
-            return WayOut(address, subject[:LONGEST], asked.get("body", "unsubscribe")[:LONGEST], page)
+            return WayOut(
+                address, subject[:LONGEST], asked.get("body", "unsubscribe")[:LONGEST], page
+            )
     return WayOut(None, "", "", page)
 
 
 def _find_signer(head: Message) -> str:
     """Whose signature covers that one POST is enough, as the mail says; empty where none does, or it says it twice."""
-    said = [str(each).strip().casefold() for each in head.get_all("List-Unsubscribe-Post", [])]
-    if said != ["list-unsubscribe=one-click"] or len(head.get_all("List-Unsubscribe", [])) != 1:
+    said = [
+        str(each).strip().casefold() for each in head.get_all("List-Unsubscribe-Post", [])
+    ]
+    if (
+        said != ["list-unsubscribe=one-click"]
+        or len(head.get_all("List-Unsubscribe", [])) != 1
+    ):
         return ""
     for signature in head.get_all("DKIM-Signature", []):
         tags: dict[str, str] = dict(_TAG.findall("".join(str(signature).split())))
         covered = tags.get("h", "").casefold().split(":")
-        if {"list-unsubscribe", "list-unsubscribe-post"} <= set(covered) and _DOMAIN.fullmatch(tags.get("d", "")):
+        if {"list-unsubscribe", "list-unsubscribe-post"} <= set(
+            covered
+        ) and _DOMAIN.fullmatch(tags.get("d", "")):
             return tags["d"].casefold()
     return ""

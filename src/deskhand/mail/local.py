@@ -22,7 +22,15 @@ from sqlite3 import Connection
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from deskhand import clock
-from deskhand.errors import FieldProblem, InvalidInput, NotFound, OutcomeUnknown, ProviderDown, SendFailed, printable
+from deskhand.errors import (
+    FieldProblem,
+    InvalidInput,
+    NotFound,
+    OutcomeUnknown,
+    ProviderDown,
+    SendFailed,
+    printable,
+)
 from deskhand.mail import (
     Arrived,
     FullMessage,
@@ -71,7 +79,8 @@ CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(
     sender, recipients, subject, body, files, content='', tokenize='unicode61 remove_diacritics 2');
 """
 _COLUMNS = (
-    "mail.id, mail.thread, mail.sender, mail.recipients, mail.subject, mail.arrived, mail.date_header, mail.snippet"
+    "mail.id, mail.thread, mail.sender, mail.recipients, "
+    "mail.subject, mail.arrived, mail.date_header, mail.snippet"
 )
 _ID = re.compile(r"([mt])([0-9a-f]{1,15}|[0-7][0-9a-f]{15})")
 
@@ -147,7 +156,9 @@ class LocalMailbox:
         try:
             return await self._write(_send, token, mail, parsed, self._now(), labels)
         except ProviderDown as error:
-            raise OutcomeUnknown(f"the mailbox failed while sending: {error.message}", hint=error.hint) from error
+            raise OutcomeUnknown(
+                f"the mailbox failed while sending: {error.message}", hint=error.hint
+            ) from error
 
     async def check(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
         fate = await self._read(_fate, token, mail)
@@ -196,7 +207,9 @@ class LocalMailbox:
         """This thread's connection."""
         connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = sqlite3.connect(self._file, BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            connection = sqlite3.connect(
+                self._file, BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("PRAGMA fullfsync=ON")  # macOS alone has it
@@ -232,7 +245,12 @@ def _translate_errors() -> Iterator[None]:
 
 
 def _file(
-    db: Connection, raw: bytes, parsed: Parsed, arrived: datetime, labels: Sequence[str], thread_id: str | None = None
+    db: Connection,
+    raw: bytes,
+    parsed: Parsed,
+    arrived: datetime,
+    labels: Sequence[str],
+    thread_id: str | None = None,
 ) -> int:
     number = _next_number(db, arrived)
     thread = _given_thread(db, thread_id) or _known_thread(db, parsed) or number
@@ -243,11 +261,17 @@ def _file(
     db.execute("INSERT INTO raw VALUES (?, ?)", (number, raw))
     everybody = f"{parsed.to} {parsed.cc} {parsed.bcc}"
     files = " ".join(attachment.name for attachment in parsed.attachments)
-    words = map(local_query.space_out, (parsed.sender, everybody, parsed.subject, parsed.body, files))
+    words = map(
+        local_query.space_out,
+        (parsed.sender, everybody, parsed.subject, parsed.body, files),
+    )
     columns = "rowid, sender, recipients, subject, body, files"
     db.execute(f"INSERT INTO words ({columns}) VALUES (?, ?, ?, ?, ?, ?)", (number, *words))
     mentioned = {parsed.message_id, parsed.in_reply_to, *parsed.references} - {""}
-    db.executemany("INSERT OR IGNORE INTO mentioned VALUES (?, ?)", [(each, thread) for each in mentioned])
+    db.executemany(
+        "INSERT OR IGNORE INTO mentioned VALUES (?, ?)",
+        [(each, thread) for each in mentioned],
+    )
     for label in labels:
         _put_label(db, number, label)
     if "INBOX" in labels:
@@ -258,14 +282,20 @@ def _file(
 def _next_number(db: Connection, arrived: datetime) -> int:
     first = local_query.number_at(arrived)
     following = first + (1 << local_query.COUNTER_BITS)
-    (last,) = db.execute("SELECT max(id) FROM mail WHERE id >= ? AND id < ?", (first, following)).fetchone()
+    (last,) = db.execute(
+        "SELECT max(id) FROM mail WHERE id >= ? AND id < ?", (first, following)
+    ).fetchone()
     return first if last is None else int(last) + 1
 
 
 def _known_thread(db: Connection, parsed: Parsed) -> int | None:
     """The thread that this mail belongs to: its parent's before its older ancestors'."""
-    for message_id in filter(None, (parsed.in_reply_to, *reversed(parsed.references), parsed.message_id)):
-        row = db.execute("SELECT thread FROM mentioned WHERE message_id = ?", (message_id,)).fetchone()
+    for message_id in filter(
+        None, (parsed.in_reply_to, *reversed(parsed.references), parsed.message_id)
+    ):
+        row = db.execute(
+            "SELECT thread FROM mentioned WHERE message_id = ?", (message_id,)
+        ).fetchone()
         if row:
             return int(row[0])
     return None
@@ -277,7 +307,9 @@ def _receive(db: Connection, mails: Sequence[Incoming], now: datetime) -> int:
     new = 0
     with _transaction(db):
         for mail, read in zip(mails, parsed, strict=True):
-            if db.execute("SELECT 1 FROM mail WHERE digest = ?", (_digest(mail.raw),)).fetchone():
+            if db.execute(
+                "SELECT 1 FROM mail WHERE digest = ?", (_digest(mail.raw),)
+            ).fetchone():
                 continue
             labels = ["INBOX"] if mail.seen else ["INBOX", "UNREAD"]
             # A date in the future would stand above everything for years.
@@ -294,7 +326,9 @@ def _digest(raw: bytes) -> bytes:
 # Drafting and sending
 
 
-def _draft(db: Connection, raw: bytes, parsed: Parsed, now: datetime, thread_id: str | None) -> SavedDraft:
+def _draft(
+    db: Connection, raw: bytes, parsed: Parsed, now: datetime, thread_id: str | None
+) -> SavedDraft:
     number = _file(db, raw, parsed, now, ["DRAFT"], thread_id)
     filed = _as_sent(db, number)
     return SavedDraft(f"r{number:x}", filed.message_id, filed.thread_id)
@@ -302,13 +336,24 @@ def _draft(db: Connection, raw: bytes, parsed: Parsed, now: datetime, thread_id:
 
 def _prepare(db: Connection, token: str, mail: Outgoing) -> None:
     _given_thread(db, mail.thread_id)
-    db.execute("INSERT INTO sending (token, digest) VALUES (?, ?)", (token, _digest(mail.raw)))
+    db.execute(
+        "INSERT INTO sending (token, digest) VALUES (?, ?)", (token, _digest(mail.raw))
+    )
 
 
-def _send(db: Connection, token: str, mail: Outgoing, parsed: Parsed, now: datetime, labels: Sequence[str]) -> Sent:
+def _send(
+    db: Connection,
+    token: str,
+    mail: Outgoing,
+    parsed: Parsed,
+    now: datetime,
+    labels: Sequence[str],
+) -> Sent:
     match _fate(db, token, mail):
         case None:
-            raise SendFailed("the mailbox does not know this mail", hint="Nothing was sent; ask again.")
+            raise SendFailed(
+                "the mailbox does not know this mail", hint="Nothing was sent; ask again."
+            )
         case Sent() as sent:
             return sent
         case NotSent():
@@ -319,7 +364,9 @@ def _send(db: Connection, token: str, mail: Outgoing, parsed: Parsed, now: datet
 
 def _fate(db: Connection, token: str, mail: Outgoing) -> Sent | NotSent | None:
     """What became of a mail; None where this token was never given out for it."""
-    row = db.execute("SELECT digest, mail FROM sending WHERE token = ?", (token,)).fetchone()
+    row = db.execute(
+        "SELECT digest, mail FROM sending WHERE token = ?", (token,)
+    ).fetchone()
     if row is None or row[0] != _digest(mail.raw):
         return None
     if row[1] is None:
@@ -346,7 +393,9 @@ def _label(db: Connection, message_id: str, label: str, *, leave_inbox: bool) ->
 def _read_label(label: str) -> str:
     name = query.label_name(label.strip())
     if not name or len(name) > LONGEST_LABEL or not name.isprintable():
-        raise _bad_label(label, f"is not a label of 1 to {LONGEST_LABEL} printable characters")
+        raise _bad_label(
+            label, f"is not a label of 1 to {LONGEST_LABEL} printable characters"
+        )
     if name in ("SENT", "DRAFT"):
         raise _bad_label(label, "is given by sending and drafting only")
     return name
@@ -362,7 +411,10 @@ def _change(db: Connection, ids: Sequence[str], change: Deed) -> int:
             gets, loses = change.labels_for(mail.labels)
             number = _number(db, "mail", each)
             for name in loses:
-                db.execute("DELETE FROM labelled WHERE label = ? AND mail = ?", (name.casefold(), number))
+                db.execute(
+                    "DELETE FROM labelled WHERE label = ? AND mail = ?",
+                    (name.casefold(), number),
+                )
             for name in gets:
                 _put_label(db, number, name)
             done += bool(gets or loses)
@@ -377,7 +429,9 @@ def _list_mails(db: Connection, ids: Sequence[str]) -> list[MailSummary]:
 
 
 def _bad_label(label: str, problem: str) -> InvalidInput:
-    return InvalidInput(f"The label {problem}.", fields=[FieldProblem("label", problem, printable(label))])
+    return InvalidInput(
+        f"The label {problem}.", fields=[FieldProblem("label", problem, printable(label))]
+    )
 
 
 def _put_label(db: Connection, number: int, name: str) -> None:
@@ -407,7 +461,10 @@ def _given_thread(db: Connection, thread_id: str | None) -> int | None:
 
 def _search(db: Connection, text: str, limit: int, now: datetime) -> list[MailSummary]:
     if limit < 1:
-        raise InvalidInput("A search has at least one result.", fields=[FieldProblem("limit", "is below 1")])
+        raise InvalidInput(
+            "A search has at least one result.",
+            fields=[FieldProblem("limit", "is below 1")],
+        )
     sql, values = local_query.select(_COLUMNS, query.parse(text, now))
     return _summaries(db, f"{sql} LIMIT ?", *values, limit)
 
@@ -426,7 +483,9 @@ def _read_raw(db: Connection, message_id: str) -> bytes:
 
 def _thread(db: Connection, thread_id: str) -> list[MailSummary]:
     number = _number(db, "thread", thread_id)
-    return _summaries(db, f"SELECT {_COLUMNS} FROM mail WHERE thread = ? ORDER BY id", number)
+    return _summaries(
+        db, f"SELECT {_COLUMNS} FROM mail WHERE thread = ? ORDER BY id", number
+    )
 
 
 def _last_arrival(db: Connection) -> int:
@@ -452,5 +511,9 @@ def _summaries(db: Connection, sql: str, *values: Any) -> list[MailSummary]:
     summaries: list[MailSummary] = []
     for number, thread, sender, to, subject, arrived, date_header, snippet in rows:
         shown = (sender, to, subject, clock.from_ms(arrived), date_header, snippet)
-        summaries.append(MailSummary(f"m{number:x}", f"t{thread:x}", *shown, tuple(labels.get(number, ()))))
+        summaries.append(
+            MailSummary(
+                f"m{number:x}", f"t{thread:x}", *shown, tuple(labels.get(number, ()))
+            )
+        )
     return summaries

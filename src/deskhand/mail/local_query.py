@@ -38,7 +38,10 @@ def select(columns: str, asked: Query) -> Condition:
     lead = _lead(terms)
     rest = [_condition(term) for term in terms if term not in lead.settled]
     where, values = _join(" AND ", [lead.condition, *rest])
-    return f"SELECT {columns} FROM {lead.table} WHERE {where} ORDER BY {lead.number} DESC", values
+    return (
+        f"SELECT {columns} FROM {lead.table} WHERE {where} ORDER BY {lead.number} DESC",
+        values,
+    )
 
 
 def number_at(moment: datetime) -> int:
@@ -57,7 +60,9 @@ def _lead(terms: Sequence[Query]) -> _Lead:
     texts = [term for term in terms if _expression(term) is not None]
     if texts:
         matches = ("words MATCH ?", [_expression(AllOf(tuple(texts)))])
-        return _Lead("words CROSS JOIN mail ON mail.id = words.rowid", "words.rowid", matches, texts)
+        return _Lead(
+            "words CROSS JOIN mail ON mail.id = words.rowid", "words.rowid", matches, texts
+        )
     for term in terms:
         if isinstance(term, HasLabel):
             has_label = ("labelled.label = ?", [term.label.casefold()])

@@ -33,13 +33,36 @@ def _pairs(text: str) -> dict[str, str]:
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
-_UNITS = {"": 1, "px": 1, "pt": 4 / 3, "pc": 16, "in": 96, "cm": 37.8, "mm": 3.78, "q": 0.94, "rem": 16, "vw": 12.8}
+_UNITS = {
+    "": 1,
+    "px": 1,
+    "pt": 4 / 3,
+    "pc": 16,
+    "in": 96,
+    "cm": 37.8,
+    "mm": 3.78,
+    "q": 0.94,
+    "rem": 16,
+    "vw": 12.8,
+}
 _UNITS |= {"vh": 7.2, "vmin": 7.2, "vmax": 12.8}
 _OF_LETTERS = {"em": 1.0, "ex": 0.5, "ch": 0.5, "lh": 1.2}
-_NUMBER = re.compile(r"([+-]?(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})(?:e[+-]?\d{1,2})?)\s*([a-z]*|%)")
-_SIZES = {"xx-small": 9, "x-small": 10, "small": 13, "medium": 16, "large": 18, "x-large": 24, "xx-large": 32}
+_NUMBER = re.compile(
+    r"([+-]?(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})(?:e[+-]?\d{1,2})?)\s*([a-z]*|%)"
+)
+_SIZES = {
+    "xx-small": 9,
+    "x-small": 10,
+    "small": 13,
+    "medium": 16,
+    "large": 18,
+    "x-large": 24,
+    "xx-large": 32,
+}
 _SIZES |= {"xxx-large": 48}
-_LENGTH_WORDS = _names("auto normal none smaller larger min-content max-content fit-content")
+_LENGTH_WORDS = _names(
+    "auto normal none smaller larger min-content max-content fit-content"
+)
 _COLOURS = _pairs(
     "black 000000 silver c0c0c0 gray 808080 grey 808080 white ffffff maroon 800000 red ff0000 purple 800080 "
     "fuchsia ff00ff magenta ff00ff green 008000 lime 00ff00 olive 808000 yellow ffff00 navy 000080 blue 0000ff "
@@ -74,21 +97,36 @@ _HARMLESS = _names(
     "text-decoration-skip-ink overscroll-behavior text-wrap font-kerning"
 )
 _HARMLESS_STARTS = (
-    *("border", "padding", "outline", "list-style", "page-break", "break-", "align-", "justify-", "flex-", "place-"),
+    *(
+        "border",
+        "padding",
+        "outline",
+        "list-style",
+        "page-break",
+        "break-",
+        "align-",
+        "justify-",
+        "flex-",
+        "place-",
+    ),
     *("font-variant-", "background-", "transition-", "scroll-", "text-emphasis"),
 )
 _FOREIGN = ("-moz-", "-ms-", "-o-", "mso-", "--", "-premailer-", "panose", "page")
 _HUGE = re.compile(
     r"(?<![#\w.-])-?(?:\d{4,}|[3-9]\d\d|\d{3}(?=v[wh]|r?em))(?!\s*ms)(?:\.\d+)?\s*(?!%)(?:px|pt|em|rem|vw|vh|cm|in|\b)"
 )
-_SHAPELESS = re.compile(r"scale(?:3d|x|y)?\(\s*0*\.?0*\s*[,)]|rect\([0\s,px]*\)|inset\(\s*(?:50|100)%|circle\(\s*0")
+_SHAPELESS = re.compile(
+    r"scale(?:3d|x|y)?\(\s*0*\.?0*\s*[,)]|rect\([0\s,px]*\)|inset\(\s*(?:50|100)%|circle\(\s*0"
+)
 _SHAPES = _names(
     "transform translate rotate scale filter clip clip-path mask mask-image mask-size mask-position backdrop-filter "
     "perspective animation animation-name mix-blend-mode offset-path text-security shape-outside line-clamp "
     "text-overflow columns column-count column-width writing-mode unicode-bidi text-stroke contain"
 )
 _NOTHING = _names("none auto normal visible 0 isolate clip") | _SAME
-_COVERING = _names("position margin inset transform translate rotate scale offset-path -webkit-transform")
+_COVERING = _names(
+    "position margin inset transform translate rotate scale offset-path -webkit-transform"
+)
 _LENGTHS = _names(
     "font-size line-height text-indent letter-spacing word-spacing width height max-width max-height min-height "
     "margin-left margin-right margin-top margin-bottom left right top bottom"
@@ -112,7 +150,11 @@ def read_declaration(text: str) -> Iterable[Declaration]:
     value, bang, important = value.partition("!")
     if not colon:
         return ()
-    return _read(name.strip(), value.strip()[:500], important=bool(bang) and important.strip() == "important")
+    return _read(
+        name.strip(),
+        value.strip()[:500],
+        important=bool(bang) and important.strip() == "important",
+    )
 
 
 def _read(name: str, value: str, *, important: bool) -> Iterable[Declaration]:
@@ -133,7 +175,9 @@ def _read(name: str, value: str, *, important: bool) -> Iterable[Declaration]:
 
 
 def _shape(name: str, value: str) -> Value:
-    if _SHAPELESS.search(value) or (name == "scale" and re.match(r"0*\.?0*(?:\s|%|$)", value)):
+    if _SHAPELESS.search(value) or (
+        name == "scale" and re.match(r"0*\.?0*(?:\s|%|$)", value)
+    ):
         return "nothing left"
     return "none" if value in _NOTHING else None
 
@@ -164,7 +208,9 @@ def _length(value: str) -> Value:
     if (
         value in _SAME
         or value in _SIZES
-        or re.fullmatch(r"(?:auto|normal|none|smaller|larger|(?:min|max|fit)-content)", value)
+        or re.fullmatch(
+            r"(?:auto|normal|none|smaller|larger|(?:min|max|fit)-content)", value
+        )
     ):
         return value
     return None
@@ -191,15 +237,22 @@ def _font(value: str) -> Mapping[str, Value]:
             if slash:
                 found["line-height"] = _length(line)
             return found
-    return {"font-size": "initial" if value in ("caption", "icon", "menu", *_SAME) else None}
+    return {
+        "font-size": "initial" if value in ("caption", "icon", "menu", *_SAME) else None
+    }
 
 
 def _background(value: str) -> Mapping[str, Value]:
-    if "(" not in value.replace("rgb", "").replace("hsl", "") or ("url" not in value and "gradient" not in value):
+    if "(" not in value.replace("rgb", "").replace("hsl", "") or (
+        "url" not in value and "gradient" not in value
+    ):
         for part in (value, *re.split(r"\s+(?![^(]*\))", value)):
             if (meant := read_colour(part)) is not None:
                 return {"background-color": meant, "background-image": "none"}
-        return {"background-color": "transparent", "background-image": "none" if value in _NOTHING else None}
+        return {
+            "background-color": "transparent",
+            "background-image": "none" if value in _NOTHING else None,
+        }
     return {"background-color": _last_colour(value), "background-image": _picture(value)}
 
 
@@ -244,7 +297,11 @@ def _overflow(value: str) -> Mapping[str, Value]:
 
 
 def _text_decoration(value: str) -> Mapping[str, Value]:
-    return {} if not re.search(r"\d(?![^(]*\))", re.sub(r"#[0-9a-f]+", "", value)) else {"text-decoration": None}
+    return (
+        {}
+        if not re.search(r"\d(?![^(]*\))", re.sub(r"#[0-9a-f]+", "", value))
+        else {"text-decoration": None}
+    )
 
 
 def _box_shadow(value: str) -> Mapping[str, Value]:
@@ -260,7 +317,9 @@ def read_colour(value: str) -> Colour | None:
     value = f"#{_COLOURS[value]}" if value in _COLOURS else value
     if found := _HEX.fullmatch(value):
         digits = found[1] if len(found[1]) > 4 else "".join(digit * 2 for digit in found[1])
-        red, green, blue, alpha = (int((digits + "ff")[at : at + 2], 16) for at in (0, 2, 4, 6))
+        red, green, blue, alpha = (
+            int((digits + "ff")[at : at + 2], 16) for at in (0, 2, 4, 6)
+        )
         return (red, green, blue, alpha / 255)
     if found := _FUNCTION.fullmatch(value):
         return _from_numbers(found[1], re.split(r"[\s,/]+", found[2].strip()))
@@ -271,7 +330,9 @@ def _from_numbers(kind: str, parts: list[str]) -> Colour | None:
     numbers = [_NUMBER.fullmatch("0" if part == "none" else part) for part in parts]
     if len(parts) not in (3, 4) or None in numbers:
         return None
-    first, second, third, *rest = ((float(found[1]), found[2]) for found in numbers if found)
+    first, second, third, *rest = (
+        (float(found[1]), found[2]) for found in numbers if found
+    )
     alpha = rest[0][0] / (100 if rest[0][1] else 1) if rest else 1.0
     if kind == "rgb":
         scaled = [number * (2.55 if unit else 1) for number, unit in (first, second, third)]
@@ -279,14 +340,18 @@ def _from_numbers(kind: str, parts: list[str]) -> Colour | None:
         return (red, green, blue, min(max(alpha, 0), 1))
     if first[1] not in ("", "deg"):
         return None
-    red, green, blue = colorsys.hls_to_rgb(first[0] % 360 / 360, min(third[0] / 100, 1), min(second[0] / 100, 1))
+    red, green, blue = colorsys.hls_to_rgb(
+        first[0] % 360 / 360, min(third[0] / 100, 1), min(second[0] / 100, 1)
+    )
     return (red * 255, green * 255, blue * 255, min(max(alpha, 0), 1))
 
 
 _READERS: dict[str, Callable[[str], Mapping[str, Value]]] = {
     "display": partial(_word, "display", _DISPLAYS),
     "visibility": partial(_word, "visibility", ("visible", "hidden", "collapse")),
-    "content-visibility": partial(_word, "content-visibility", ("visible", "auto", "hidden")),
+    "content-visibility": partial(
+        _word, "content-visibility", ("visible", "auto", "hidden")
+    ),
     "mso-hide": partial(_word, "mso-hide", ("all", "none")),
     "position": partial(_word, "position", ("static", "relative", "absolute", "fixed")),
     "opacity": partial(_amount, "opacity"),
@@ -394,7 +459,11 @@ def apply(look: Look, declarations: Iterable[Declaration]) -> Look:
 
 def covering(doubts: frozenset[str]) -> list[str]:
     """Those by which an element may lie on text that is not its own."""
-    return [each for each in doubts if each.partition(":")[0] in _COVERING or each.startswith("a margin")]
+    return [
+        each
+        for each in doubts
+        if each.partition(":")[0] in _COVERING or each.startswith("a margin")
+    ]
 
 
 def doubt(look: Look, doubts: frozenset[str]) -> Look:
@@ -405,7 +474,9 @@ def doubt(look: Look, doubts: frozenset[str]) -> Look:
 
 
 @lru_cache(maxsize=2000)
-def _look_again(look: Look, style: tuple[tuple[str, Value], ...], doubts: tuple[str, ...]) -> Look:
+def _look_again(
+    look: Look, style: tuple[tuple[str, Value], ...], doubts: tuple[str, ...]
+) -> Look:
     return _compute(look, dict(style), {text: text for text in doubts})
 
 
@@ -444,11 +515,25 @@ def _compute(parent: Look, style: dict[str, Value], doubts: dict[str, str]) -> L
     more = [*doubts.values()]
     gone = _is_gone(style, pixels, more, height)
     backgrounds = _backgrounds(style, made, more)
-    return replace(made, gone=parent.gone or gone, backgrounds=backgrounds, doubts=parent.doubts.union(more))
+    return replace(
+        made,
+        gone=parent.gone or gone,
+        backgrounds=backgrounds,
+        doubts=parent.doubts.union(more),
+    )
 
 
-def _is_gone(style: dict[str, Value], pixels: Callable[..., float | None], doubts: list[str], line: float) -> bool:
-    if style.get("display") == "none" or style.get("content-visibility") == "hidden" or style.get("mso-hide") == "all":
+def _is_gone(
+    style: dict[str, Value],
+    pixels: Callable[..., float | None],
+    doubts: list[str],
+    line: float,
+) -> bool:
+    if (
+        style.get("display") == "none"
+        or style.get("content-visibility") == "hidden"
+        or style.get("mso-hide") == "all"
+    ):
         return True
     if "nothing left" in style.values() or _number(style.get("zoom")) < 0.2:
         return True
@@ -457,21 +542,35 @@ def _is_gone(style: dict[str, Value], pixels: Callable[..., float | None], doubt
         if any(size is not None and size < SMALLEST for size in sizes) or line < 1:
             return True
         narrow = any(size is not None and size < _FAR for size in sizes)
-        if narrow or any(size is not None for size in (sizes[1], sizes[3])) or style.get("white-space") == "nowrap":
+        if (
+            narrow
+            or any(size is not None for size in (sizes[1], sizes[3]))
+            or style.get("white-space") == "nowrap"
+        ):
             doubts.append("overflow: hidden in a box of a fixed size")
     margins = [pixels(name) for name in style if name.startswith("margin")]
-    offsets = [pixels(name) for name in style if name.startswith(("left", "right", "top", "bottom", "inset"))]
+    offsets = [
+        pixels(name)
+        for name in style
+        if name.startswith(("left", "right", "top", "bottom", "inset"))
+    ]
     if style.get("position") in (None, "static", *_SAME):
         offsets = []
-    elif style["position"] != "relative" or any(offset and abs(offset) > _NEAR for offset in offsets):
+    elif style["position"] != "relative" or any(
+        offset and abs(offset) > _NEAR for offset in offsets
+    ):
         doubts.append(f"position: {style['position']}")
     moves = [move for move in (*margins, *offsets) if move is not None]
-    if (pixels("height") or pixels("min-height") or 0) > 2 * _VERY_FAR or (pixels("width") or 0) > 4 * _VERY_FAR:
+    if (pixels("height") or pixels("min-height") or 0) > 2 * _VERY_FAR or (
+        pixels("width") or 0
+    ) > 4 * _VERY_FAR:
         doubts.append("a margin, a width or a height out of proportion")
     if any(move < -_NEAR or move > _VERY_FAR for move in moves):
         doubts.append("a margin or an offset out of proportion")
     # A margin behind it moves what follows, not the element.
-    before = [pixels(name) for name in ("margin-left", "margin-top", "margin-0", "margin-3")]
+    before = [
+        pixels(name) for name in ("margin-left", "margin-top", "margin-0", "margin-3")
+    ]
     return any(move is not None and move <= -_FAR for move in (*before, *offsets)) or any(
         offset and offset > 4 * _VERY_FAR for offset in offsets
     )
@@ -527,7 +626,9 @@ def _keeps_space(value: Value, *, before: bool) -> bool:
     return str(value).startswith(("pre", "break-spaces"))
 
 
-def _backgrounds(style: dict[str, Value], look: Look, doubts: list[str]) -> tuple[Colour, ...]:
+def _backgrounds(
+    style: dict[str, Value], look: Look, doubts: list[str]
+) -> tuple[Colour, ...]:
     below = look.backgrounds
     match style.get("background-color"):
         case "currentcolor":
@@ -549,5 +650,8 @@ def _backgrounds(style: dict[str, Value], look: Look, doubts: list[str]) -> tupl
 def _over(colour: Colour, below: Colour) -> Colour:
     if colour[3] == 1:
         return colour
-    red, green, blue = (colour[3] * mine + (1 - colour[3]) * its for mine, its in zip(colour[:3], below, strict=False))
+    red, green, blue = (
+        colour[3] * mine + (1 - colour[3]) * its
+        for mine, its in zip(colour[:3], below, strict=False)
+    )
     return (red, green, blue, 1)

@@ -132,7 +132,10 @@ class Mailboxes:
         found = await self.box(name).address()
         if account.addresses and found.casefold() not in account.addresses:
             wrong = f"the account {name} is signed in as {found}, not as {account.address}"
-            raise BadConfig(wrong, hint=f"`deskhand mail login gmail --account {name}`, or correct its address")
+            raise BadConfig(
+                wrong,
+                hint=f"`deskhand mail login gmail --account {name}`, or correct its address",
+            )
         return account.address or found
 
     async def find_owner(self, address: str) -> str:
@@ -141,7 +144,9 @@ class Mailboxes:
         for name, account in self._accounts.items():
             if wanted in account.addresses:
                 return name
-        unknown = [name for name, account in self._accounts.items() if account.address is None]
+        unknown = [
+            name for name, account in self._accounts.items() if account.address is None
+        ]
         for name in unknown:
             if (await self.address_of(name)).casefold() == wanted:
                 return name
@@ -164,13 +169,24 @@ class Mailboxes:
         names = self._in_view()
         if len(names) == 1:
             return await self._search(names[0], query, limit)
-        answers = await asyncio.gather(*(self._listen_to(name, self._search(name, query, limit)) for name in names))
-        failed = {name: answer for name, answer in zip(names, answers, strict=True) if isinstance(answer, DeskError)}
+        answers = await asyncio.gather(
+            *(self._listen_to(name, self._search(name, query, limit)) for name in names)
+        )
+        failed = {
+            name: answer
+            for name, answer in zip(names, answers, strict=True)
+            if isinstance(answer, DeskError)
+        }
         if len(failed) == len(names):
             raise failed[names[0]]
         if view := _view.get():
             view.silent.update(failed)
-        found = [mail for answer in answers if not isinstance(answer, DeskError) for mail in answer]
+        found = [
+            mail
+            for answer in answers
+            if not isinstance(answer, DeskError)
+            for mail in answer
+        ]
         return sorted(found, key=attrgetter("date"), reverse=True)[:limit]
 
     async def _search(self, name: str, query: str, limit: int) -> list[MailSummary]:
@@ -197,7 +213,10 @@ class Mailboxes:
         name, own = self.place(message_id)
         found = await self.box(name).get(own)
         (summary,) = await self._mark(name, [found.summary])
-        return replace(found, summary=replace(summary, account=self._reached(name, summary.account, found)))
+        return replace(
+            found,
+            summary=replace(summary, account=self._reached(name, summary.account, found)),
+        )
 
     def _reached(self, name: str, address: str, mail: FullMessage) -> str:
         """By which of its own addresses the mail reached the account: from there it is answered."""
@@ -248,7 +267,9 @@ class Mailboxes:
             name, own = self.place(thread_id)
         saved = await self.box(name).create_draft(raw, own)
         return SavedDraft(
-            carry(name, saved.id), message_id=carry(name, saved.message_id), thread_id=carry(name, saved.thread_id)
+            carry(name, saved.id),
+            message_id=carry(name, saved.message_id),
+            thread_id=carry(name, saved.thread_id),
         )
 
     async def prepare(self, mail: Outgoing) -> str:
@@ -290,7 +311,9 @@ class Mailboxes:
         if self._default in seen:
             return self._default
         if len(seen) != 1:
-            problem = FieldProblem("account", "is needed: the default account is not open to you", None, *seen)
+            problem = FieldProblem(
+                "account", "is needed: the default account is not open to you", None, *seen
+            )
             raise InvalidInput("name the account from which it leaves", fields=[problem])
         return seen[0]
 
@@ -301,7 +324,10 @@ class Mailboxes:
             name = MAIN if MAIN in self._accounts else self._default
         if name not in self._accounts:
             known = ", ".join(self._accounts)
-            raise NoAccount(f"this desk has no mail account {printable(name)}", hint=f"its accounts are {known}")
+            raise NoAccount(
+                f"this desk has no mail account {printable(name)}",
+                hint=f"its accounts are {known}",
+            )
         self._demand_in_view(name)
         return name, own
 
@@ -311,7 +337,9 @@ class Mailboxes:
             return
         if view is not None and view.asked:
             raise NotFound(f"it lies in the account {name}, not in the one that was named")
-        raise OutOfScope(f"the client was not given the account {name}", scope=f"mail:read:{name}")
+        raise OutOfScope(
+            f"the client was not given the account {name}", scope=f"mail:read:{name}"
+        )
 
     def _by_account(self, ids: Sequence[str]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -325,7 +353,12 @@ class Mailboxes:
             return []
         address = await self.address_of(name)
         return [
-            replace(mail, id=carry(name, mail.id), thread_id=carry(name, mail.thread_id), account=address)
+            replace(
+                mail,
+                id=carry(name, mail.id),
+                thread_id=carry(name, mail.thread_id),
+                account=address,
+            )
             for mail in mails
         ]
 
@@ -341,4 +374,6 @@ async def open_owned(mailbox: Mailbox, address: str) -> Mailbox:
 
 
 def _carried(name: str, sent: Sent) -> Sent:
-    return replace(sent, message_id=carry(name, sent.message_id), thread_id=carry(name, sent.thread_id))
+    return replace(
+        sent, message_id=carry(name, sent.message_id), thread_id=carry(name, sent.thread_id)
+    )

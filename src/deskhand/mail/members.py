@@ -12,7 +12,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 DAMAGES = (
-    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, tarfile.TarError, struct.error, RuntimeError, MemoryError),
+    *(
+        zipfile.BadZipFile,
+        zlib.error,
+        lzma.LZMAError,
+        tarfile.TarError,
+        struct.error,
+        RuntimeError,
+        MemoryError,
+    ),
     *(ValueError, OSError, EOFError, LookupError, ArithmeticError),
 )
 OPENED = ("a ZIP archive", "a tar archive", "a gzip archive", "a bzip2 archive")
@@ -54,7 +62,9 @@ def read_members(kind: str, content: bytes, budget: Budget) -> Iterator[PackedFi
         case "a tar archive":
             yield from _read_tar(source, budget)
         case "a gzip archive":
-            yield PackedFile("", budget.take(gzip.GzipFile(fileobj=source).read(budget.size + 1)))
+            yield PackedFile(
+                "", budget.take(gzip.GzipFile(fileobj=source).read(budget.size + 1))
+            )
         case "a bzip2 archive":
             yield PackedFile("", budget.take(bz2.BZ2File(source).read(budget.size + 1)))
 
@@ -66,7 +76,9 @@ def _read_zip(source: io.BytesIO, budget: Budget) -> Iterator[PackedFile]:
                 yield PackedFile(about.filename, budget.take(b""), is_locked=True)
             elif not about.is_dir():
                 with archive.open(about) as file:
-                    yield PackedFile(about.filename, budget.take(file.read(budget.size + 1)))
+                    yield PackedFile(
+                        about.filename, budget.take(file.read(budget.size + 1))
+                    )
 
 
 def _read_tar(source: io.BytesIO, budget: Budget) -> Iterator[PackedFile]:

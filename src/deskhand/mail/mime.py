@@ -59,7 +59,9 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_ ()+=@.-]{1,70}")
 _START = re.compile(rb"(?:[ \t]*\r?\n)*(?:>?From [^\n]*\n)?")
 _FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:[ \t]*([^\n]*(?:\n[ \t][^\n]*)*)(?:\n|\Z)")
 _BLANK = re.compile(rb"\r?\n")
-_PARAMETER = re.compile(r';\s*([^\s=;"*]+)(\*\d{1,3})?(\*)?\s*=\s*("(?:[^"\\]|\\.)*"|[^;]*)', re.DOTALL)
+_PARAMETER = re.compile(
+    r';\s*([^\s=;"*]+)(\*\d{1,3})?(\*)?\s*=\s*("(?:[^"\\]|\\.)*"|[^;]*)', re.DOTALL
+)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _ADDRESS = re.compile(r"(?<![\w.+-])[\w.+-]++@[\w-]++\.[\w.-]+")
 _RE = re.compile(r"\s*(?:re|aw|sv|antw)\s*(?:\[\d+\])?\s*:\s*", re.IGNORECASE)
@@ -89,7 +91,14 @@ class Parsed(MailContent):
     def snippet(self) -> str:
         return " ".join(self.body[: SNIPPET * 4].split())[:SNIPPET]
 
-    def summary(self, own_id: str, thread: str, date: datetime, snippet: str, labels: tuple[str, ...]) -> MailSummary:
+    def summary(
+        self,
+        own_id: str,
+        thread: str,
+        date: datetime,
+        snippet: str,
+        labels: tuple[str, ...],
+    ) -> MailSummary:
         shown = (self.sender, self.to, self.subject, date, self.date_header, snippet)
         return MailSummary(own_id, thread, *shown, labels)
 
@@ -149,7 +158,10 @@ def read_attachments(raw: bytes) -> list[AttachedFile]:
     notes = _Notes()
     _text_of(_top(raw), notes, depth=0)
     pairs = zip(notes.attachments, notes.attached, strict=True)
-    return [AttachedFile(attachment.name, attachment.content_type, _content(part)) for attachment, part in pairs]
+    return [
+        AttachedFile(attachment.name, attachment.content_type, _content(part))
+        for attachment, part in pairs
+    ]
 
 
 def find_attachment(raw: bytes, name: str) -> tuple[Attachment, bytes] | None:
@@ -170,7 +182,9 @@ def find_page(raw: bytes) -> tuple[str, dict[str, tuple[str, bytes]]] | None:
     pictures: dict[str, tuple[str, bytes]] = {}
     for part in islice(_walk(_top(raw), 0), MOST_PARTS):
         if part.kind == "text/html" and source is None and not _is_attachment(part):
-            source = decode(_content(part)[: 4 * LONGEST_HTML], part.parameters.get("charset"))[:LONGEST_HTML]
+            source = decode(
+                _content(part)[: 4 * LONGEST_HTML], part.parameters.get("charset")
+            )[:LONGEST_HTML]
         name = headers.text(part.first(b"content-id")).strip("<> ")
         if name and part.kind.startswith("image/"):
             pictures.setdefault(name, (part.kind, _content(part)))
@@ -197,9 +211,14 @@ def parse(raw: bytes) -> Parsed:
     body = _text_of(top, notes, depth=0)
     shown, invisible = unseen.strip(without_surrogates(body.text))
     if invisible:
-        notes.warn(f"invisible characters removed: {invisible:,}", calm=preheader.is_filler(body.text))
+        notes.warn(
+            f"invisible characters removed: {invisible:,}",
+            calm=preheader.is_filler(body.text),
+        )
     if len(shown) > LONGEST_BODY:
-        notes.warn(f"the text was cut: {LONGEST_BODY:,} of {len(shown):,} characters are shown")
+        notes.warn(
+            f"the text was cut: {LONGEST_BODY:,} of {len(shown):,} characters are shown"
+        )
         shown = shown[:LONGEST_BODY]
     notes.warnings += _link_warnings(shown)
     senders = people(top.first(b"from"))
@@ -224,7 +243,8 @@ def parse(raw: bytes) -> Parsed:
         warnings=tuple(dict.fromkeys(notes.warnings)),
         calm=tuple(notes.calm),
         attachments=tuple(notes.attachments),
-        list_mail=not top.fields.keys().isdisjoint(_LIST_FIELDS) or precedence in ("bulk", "list", "junk"),
+        list_mail=not top.fields.keys().isdisjoint(_LIST_FIELDS)
+        or precedence in ("bulk", "list", "junk"),
         list_id=_list_id(headers.text(top.first(b"list-id"))),
         list_post=_list_post(headers.text(top.first(b"list-post"))),
         followup_to=_names(people(top.join(b"mail-followup-to", b", "))),
@@ -309,7 +329,10 @@ def _join_pieces(pieces: dict[int, tuple[str, bool]]) -> str:
         return "".join(text for text, _ in ordered)
     charset, _, rest = first.partition("'")
     ordered[0] = (rest.partition("'")[2], True)
-    plain = [text if is_encoded else quote(text, errors="replace") for text, is_encoded in ordered]
+    plain = [
+        text if is_encoded else quote(text, errors="replace")
+        for text, is_encoded in ordered
+    ]
     return decode(unquote_to_bytes("".join(plain)), charset)
 
 
@@ -327,18 +350,28 @@ def _text_of(part: _Part, notes: _Notes, depth: int) -> _Text:
     """The readable text of a part and those below it; everything else is noted as an attachment."""
     notes.parts += 1
     if notes.parts > MOST_PARTS or depth > DEEPEST:
-        notes.warn("the mail has too many parts or is nested too deeply; not all of it was read")
+        notes.warn(
+            "the mail has too many parts or is nested too deeply; not all of it was read"
+        )
         return _Text("", "none")
     children = _children(part)
     if children:
         texts = [_text_of(child, notes, depth + 1) for child in children]
-        return _choose(texts, notes) if part.kind == "multipart/alternative" else _join_texts(texts)
+        return (
+            _choose(texts, notes)
+            if part.kind == "multipart/alternative"
+            else _join_texts(texts)
+        )
     if _is_attachment(part):
         charset = part.parameters.get("charset", "")[:100]
-        notes.attachments.append(Attachment(_filename(part), part.kind[:100], len(_content(part)), charset))
+        notes.attachments.append(
+            Attachment(_filename(part), part.kind[:100], len(_content(part)), charset)
+        )
         notes.attached.append(part)
         return _Text("", "none")
-    text = _CONTROL.sub("", _unix_lines(decode(_content(part), part.parameters.get("charset"))))
+    text = _CONTROL.sub(
+        "", _unix_lines(decode(_content(part), part.parameters.get("charset")))
+    )
     if part.kind == "text/html":
         return _read_html(text, notes)
     return _Text(text, "plain")
@@ -393,7 +426,9 @@ def _join_texts(texts: Sequence[_Text]) -> _Text:
     filled = [text for text in texts if text.text.strip()]
     has_html = any(text.source == "html" for text in filled)
     source: BodyFrom = "html" if has_html else "plain"
-    return _Text("\n".join(text.text for text in filled), source, sum(text.size for text in filled))
+    return _Text(
+        "\n".join(text.text for text in filled), source, sum(text.size for text in filled)
+    )
 
 
 def _choose(texts: Sequence[_Text], notes: _Notes) -> _Text:
@@ -404,13 +439,18 @@ def _choose(texts: Sequence[_Text], notes: _Notes) -> _Text:
     if not rich.text or short * STUB >= rich.size:
         return plain if short else rich
     if short:
-        notes.warn(f"the HTML is shown; the plain part has only {short:,} of its {rich.size:,} characters", calm=True)
+        notes.warn(
+            f"the HTML is shown; the plain part has only {short:,} of its {rich.size:,} characters",
+            calm=True,
+        )
     return rich
 
 
 def _read_html(source: str, notes: _Notes) -> _Text:
     if len(source) > LONGEST_HTML:
-        notes.warn(f"the HTML was cut: {LONGEST_HTML:,} of {len(source):,} characters were read")
+        notes.warn(
+            f"the HTML was cut: {LONGEST_HTML:,} of {len(source):,} characters were read"
+        )
     seen = html.visible(source[:LONGEST_HTML])
     if seen.hidden_parts:
         removed = f"hidden text removed: {seen.hidden_parts:,} parts, {seen.hidden_characters:,} characters"
@@ -419,9 +459,15 @@ def _read_html(source: str, notes: _Notes) -> _Text:
         notes.warn(f"{where} {characters:,} characters more are hidden", calm=True)
     if seen.doubts:
         named = "; ".join(seen.doubts[: html.MOST_DOUBTS])
-        notes.warn(f"a person may not see all of this text, its style was not understood: {named}")
-    notes.warnings += [f"a link shows {shown} but leads to {real}" for shown, real in seen.misleading[:10]]
-    notes.warnings += [f"a form sends what is typed into it to {host}" for host in seen.forms[:10]]
+        notes.warn(
+            f"a person may not see all of this text, its style was not understood: {named}"
+        )
+    notes.warnings += [
+        f"a link shows {shown} but leads to {real}" for shown, real in seen.misleading[:10]
+    ]
+    notes.warnings += [
+        f"a form sends what is typed into it to {host}" for host in seen.forms[:10]
+    ]
     return _Text(seen.text, "html", seen.size)
 
 
@@ -449,13 +495,23 @@ def compose(
     recipients = [recipient(each) for each in to]
     copied = [recipient(each, "cc") for each in cc]
     if not recipients:
-        raise InvalidInput("A mail needs a recipient.", fields=[FieldProblem("to", "is empty")])
+        raise InvalidInput(
+            "A mail needs a recipient.", fields=[FieldProblem("to", "is empty")]
+        )
     if len(subject) > LONGEST_SUBJECT:
-        problem = FieldProblem("subject", f"has {len(subject)} characters", None, f"at most {LONGEST_SUBJECT}")
-        raise InvalidInput(f"The subject is longer than {LONGEST_SUBJECT} characters.", fields=[problem])
-    content = _text_part(text, "html" if is_html(text) and not (as_text or html) else "plain")
+        problem = FieldProblem(
+            "subject", f"has {len(subject)} characters", None, f"at most {LONGEST_SUBJECT}"
+        )
+        raise InvalidInput(
+            f"The subject is longer than {LONGEST_SUBJECT} characters.", fields=[problem]
+        )
+    content = _text_part(
+        text, "html" if is_html(text) and not (as_text or html) else "plain"
+    )
     if html:
-        content = _join_parts("alternative", [content, _text_part(html, "html")], message_id)
+        content = _join_parts(
+            "alternative", [content, _text_part(html, "html")], message_id
+        )
     if files:
         content = _join_parts("mixed", [content, *map(_file_part, files)], message_id)
     lines = [
@@ -469,7 +525,9 @@ def compose(
         "MIME-Version: 1.0",
         "",
     ]
-    raw = "\r\n".join(lines).encode() + content  # beyond ASCII is nothing but an address (SMTPUTF8)
+    raw = (
+        "\r\n".join(lines).encode() + content
+    )  # beyond ASCII is nothing but an address (SMTPUTF8)
     _read_back(raw, recipients, copied, subject, [text, html] if html else [text], files)
     return raw
 
@@ -489,8 +547,14 @@ def _file_part(file: AttachedFile) -> bytes:
     if file.content_type == MAIL_TYPE:
         encoding, content = "7bit" if file.content.isascii() else "8bit", file.content
     else:
-        encoding, content = "base64", base64.encodebytes(file.content).replace(b"\n", b"\r\n")
-    return "\r\n".join([*fields, f"Content-Transfer-Encoding: {encoding}", "", ""]).encode() + content
+        encoding, content = (
+            "base64",
+            base64.encodebytes(file.content).replace(b"\n", b"\r\n"),
+        )
+    return (
+        "\r\n".join([*fields, f"Content-Transfer-Encoding: {encoding}", "", ""]).encode()
+        + content
+    )
 
 
 def _name_parameters(name: str) -> list[str]:
@@ -517,12 +581,19 @@ def _join_parts(kind: str, parts: Sequence[bytes], message_id: str) -> bytes:
     boundary = f"=_{whole.hexdigest()[:40]}"
     edge = f"\r\n--{boundary}".encode()
     mixed = b"".join(edge + b"\r\n" + part for part in parts)
-    return f'Content-Type: multipart/{kind}; boundary="{boundary}"\r\n\r\n'.encode() + mixed[2:] + edge + b"--\r\n"
+    return (
+        f'Content-Type: multipart/{kind}; boundary="{boundary}"\r\n\r\n'.encode()
+        + mixed[2:]
+        + edge
+        + b"--\r\n"
+    )
 
 
 def can_enclose(mail: bytes) -> bool:
     """Whether a mail can stand inside of another as it is: lines that every server takes, and no NUL."""
-    return b"\0" not in mail and all(len(line) <= LONGEST_LINE for line in mail.split(b"\r\n"))
+    return b"\0" not in mail and all(
+        len(line) <= LONGEST_LINE for line in mail.split(b"\r\n")
+    )
 
 
 def without_bcc(raw: bytes) -> bytes:
@@ -542,21 +613,29 @@ def _demand_body(body: str) -> str:
     try:
         size = len(text.encode())
     except UnicodeEncodeError as exc:
-        raise InvalidInput("The body is not text.", fields=[FieldProblem("body", "is not valid Unicode")]) from exc
+        raise InvalidInput(
+            "The body is not text.", fields=[FieldProblem("body", "is not valid Unicode")]
+        ) from exc
     if size > LARGEST:
         problem = FieldProblem("body", f"has {size:,} bytes", None, f"at most {LARGEST:,}")
         raise InvalidInput("The body is too large for a mail.", fields=[problem])
     return text
 
 
-def _optional_fields(in_reply_to: str | None, references: Sequence[str], action_id: str | None) -> list[str]:
+def _optional_fields(
+    in_reply_to: str | None, references: Sequence[str], action_id: str | None
+) -> list[str]:
     parents = dict.fromkeys(references)
     fields: list[str] = []
     if in_reply_to:
         parents[in_reply_to] = None
         fields.append(f"In-Reply-To: {headers.demand_id('in_reply_to', in_reply_to)}")
     if parents:
-        fields.append(headers.fold("References", [headers.demand_id("references", each) for each in parents]))
+        fields.append(
+            headers.fold(
+                "References", [headers.demand_id("references", each) for each in parents]
+            )
+        )
     if action_id:
         fields.append(f"{ACTION_HEADER}: {headers.demand_line('action_id', action_id)}")
     return fields
@@ -574,11 +653,18 @@ def _transfer_encode(text: str) -> tuple[str, bytes]:
 
 
 def _read_back(
-    raw: bytes, to: Sequence[str], cc: Sequence[str], subject: str, texts: Sequence[str], files: Sequence[AttachedFile]
+    raw: bytes,
+    to: Sequence[str],
+    cc: Sequence[str],
+    subject: str,
+    texts: Sequence[str],
+    files: Sequence[AttachedFile],
 ) -> None:
     """Would two readers, ours and the standard library's, see what was meant?"""
     mine = parse(raw)
-    theirs = message_from_string(raw.decode("utf-8", "surrogateescape"), policy=policy.default)
+    theirs = message_from_string(
+        raw.decode("utf-8", "surrogateescape"), policy=policy.default
+    )
     first, *others = theirs.iter_parts() if files else [theirs]
     bodies = list(first.iter_parts()) if len(texts) > 1 else [first]
     contents = [each.get_payload(decode=True) for each in bodies]
@@ -586,18 +672,32 @@ def _read_back(
         [person.address for person in people(mine.to)] == list(to)
         and [address.addr_spec for address in theirs["to"].addresses] == list(to)
         and [person.address for person in people(mine.cc)] == list(cc)
-        and [address.addr_spec for field in theirs.get_all("cc", []) for address in field.addresses] == list(cc)
+        and [
+            address.addr_spec
+            for field in theirs.get_all("cc", [])
+            for address in field.addresses
+        ]
+        == list(cc)
         and not mine.bcc
         and theirs["bcc"] is None
         and mine.subject.split() == _visible(subject).split()
         and str(theirs["subject"]) == subject
-        and [content.decode().replace("\r\n", "\n") for content in contents if isinstance(content, bytes)]
+        and [
+            content.decode().replace("\r\n", "\n")
+            for content in contents
+            if isinstance(content, bytes)
+        ]
         == list(texts)
-        and [(each.name, each.content_type) for each in mine.attachments] == [file[:2] for file in files]
-        and [(each.get_filename(), each.get_content_type()) for each in others] == [file[:2] for file in files]
+        and [(each.name, each.content_type) for each in mine.attachments]
+        == [file[:2] for file in files]
+        and [(each.get_filename(), each.get_content_type()) for each in others]
+        == [file[:2] for file in files]
     )
     if not reads_as_written:
-        raise InvalidInput("The mail would not read as it was written.", hint="Simplify its subject or body.")
+        raise InvalidInput(
+            "The mail would not read as it was written.",
+            hint="Simplify its subject or body.",
+        )
 
 
 # Replying

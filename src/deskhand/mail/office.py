@@ -23,13 +23,17 @@ def read_office(archive: Archive, warn: Warn) -> Pieces:
             return read_excel(archive, main, warn)
         case "ppt":
             return read_slides(archive, main, warn)
-    raise NoText(f"It is an archive of {len(archive.names)} files, not a document; it was not unpacked.")
+    raise NoText(
+        f"It is an archive of {len(archive.names)} files, not a document; it was not unpacked."
+    )
 
 
 def find_main_part(archive: Archive) -> str:
     """Where the document itself stands; not every program gives that part its usual name."""
     usual = ("word/document.xml", "xl/workbook.xml", "ppt/presentation.xml")
-    linked = [target for kind, target in archive.links("").values() if kind == "officeDocument"]
+    linked = [
+        target for kind, target in archive.links("").values() if kind == "officeDocument"
+    ]
     return next((name for name in (*linked, *usual) if name in archive.names), "")
 
 
@@ -58,7 +62,9 @@ def read_word(archive: Archive, main: str, warn: Warn) -> Pieces:
         warn(f"hidden text was removed: {hidden:,} characters")
 
 
-def _walk_runs(archive: Archive, name: str, unseen_styles: set[str]) -> Iterator[tuple[str, str, bool]]:
+def _walk_runs(
+    archive: Archive, name: str, unseen_styles: set[str]
+) -> Iterator[tuple[str, str, bool]]:
     """What stands in a part, and whether it is hidden there."""
     in_hidden = is_hidden = False
     for event, what, attributes in archive.walk(name):
@@ -123,18 +129,30 @@ def read_slides(archive: Archive, main: str, warn: Warn) -> Pieces:
         yield from _read_runs(archive, name)
         if _is_unshown(archive, name):
             warn(f"slide {number} is hidden in the document")
-        number_of |= {target: number for kind, target in archive.links(name).values() if kind == "notesSlide"}
+        number_of |= {
+            target: number
+            for kind, target in archive.links(name).values()
+            if kind == "notesSlide"
+        }
     notes = archive.matching(r"ppt/notesSlides/notesSlide\d+\.xml")
-    for place, name in sorted(enumerate(notes, 1), key=lambda each: number_of.get(each[1], each[0])):
+    for place, name in sorted(
+        enumerate(notes, 1), key=lambda each: number_of.get(each[1], each[0])
+    ):
         yield f"## Notes {number_of.get(name, place)}\n"
         yield from _read_runs(archive, name)
 
 
 def _find_slides(archive: Archive, main: str) -> list[str]:
     links = archive.links(main)
-    shown = [given.get("id", "") for event, what, given in archive.walk(main) if (event, what) == ("start", "sldId")]
+    shown = [
+        given.get("id", "")
+        for event, what, given in archive.walk(main)
+        if (event, what) == ("start", "sldId")
+    ]
     found = [links[each][1] for each in shown if each in links]
-    return [name for name in found if name in archive.names] or archive.matching(r"ppt/slides/slide\d+\.xml")
+    return [name for name in found if name in archive.names] or archive.matching(
+        r"ppt/slides/slide\d+\.xml"
+    )
 
 
 def _is_unshown(archive: Archive, name: str) -> bool:
@@ -173,7 +191,10 @@ def read_excel(archive: Archive, main: str, warn: Warn) -> Pieces:
     book = Workbook(list(_read_strings(archive)), _find_dates(archive))
     links = archive.links(main)
     for event, what, given in archive.walk(main):
-        if (event, what) == ("start", "workbookPr") and given.get("date1904") in ("1", "true"):
+        if (event, what) == ("start", "workbookPr") and given.get("date1904") in (
+            "1",
+            "true",
+        ):
             book.first_day = datetime(1904, 1, 1)  # noqa: DTZ001 - as above
         if (event, what) != ("start", "sheet"):
             continue
@@ -211,7 +232,9 @@ def _find_dates(archive: Archive) -> list[bool]:
     inside = False
     for event, what, given in archive.walk_if("xl/styles.xml"):
         match event, what:
-            case "start", "numFmt" if _FORMATS.search(_QUOTED.sub("", given.get("formatCode", "")[:500])):
+            case "start", "numFmt" if _FORMATS.search(
+                _QUOTED.sub("", given.get("formatCode", "")[:500])
+            ):
                 own.add(given.get("numFmtId", ""))
             case (("start" | "end"), "cellXfs"):
                 inside = event == "start"

@@ -13,7 +13,9 @@ from deskhand.abroad import is_public
 from deskhand.errors import OutcomeUnknown, SendFailed
 
 SECONDS = 20
-_PLACE = re.compile(r"https://([a-z0-9.-]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?([/?][!-~]*)?", re.IGNORECASE)
+_PLACE = re.compile(
+    r"https://([a-z0-9.-]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?([/?][!-~]*)?", re.IGNORECASE
+)
 _FORM = "List-Unsubscribe=One-Click"
 
 
@@ -35,7 +37,9 @@ class OneClick:
             raise SendFailed("the list names no https address")
         port = int(found[2] or 443)
         try:
-            known = await asyncio.get_running_loop().getaddrinfo(found[1].strip("[]"), port, type=socket.SOCK_STREAM)
+            known = await asyncio.get_running_loop().getaddrinfo(
+                found[1].strip("[]"), port, type=socket.SOCK_STREAM
+            )
         except (OSError, OverflowError) as error:
             raise SendFailed(f"there is no host {found[1]}") from error
         numbers = [str(each[4][0]) for each in known]
@@ -51,13 +55,23 @@ class OneClick:
         parts = urlsplit(address)
         place = f"[{number}]" if ":" in number else number
         goal = parts._replace(netloc=f"{place}:{parts.port or 443}").geturl()
-        headers = {"Host": parts.netloc, "Content-Type": "application/x-www-form-urlencoded"}
+        headers = {
+            "Host": parts.netloc,
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
         # The certificate has to be the named host's, not the number's.
         named = {"sni_hostname": parts.hostname}
-        client = httpx2.AsyncClient(verify=self.trust(), trust_env=False, follow_redirects=False, timeout=self.seconds)
+        client = httpx2.AsyncClient(
+            verify=self.trust(),
+            trust_env=False,
+            follow_redirects=False,
+            timeout=self.seconds,
+        )
         try:
             async with client, asyncio.timeout(self.seconds):
-                request = client.build_request("POST", goal, content=_FORM, headers=headers, extensions=named)
+                request = client.build_request(
+                    "POST", goal, content=_FORM, headers=headers, extensions=named
+                )
                 answer = await client.send(request, stream=True)
                 await answer.aclose()
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
@@ -65,4 +79,6 @@ class OneClick:
         except (httpx2.HTTPError, TimeoutError) as error:
             raise OutcomeUnknown(f"the answer of {parts.hostname} was lost") from error
         if not answer.is_success:
-            raise OutcomeUnknown(f"{parts.hostname} answered {answer.status_code}, which is no yes")
+            raise OutcomeUnknown(
+                f"{parts.hostname} answered {answer.status_code}, which is no yes"
+            )

@@ -14,9 +14,13 @@ _SIGNS = {"tab": "\t", "line-break": "\n"}
 
 
 def read_open(archive: Archive, warn: Warn) -> Pieces:
-    if any(what == "encryption-data" for _, what, _ in archive.walk_if("META-INF/manifest.xml")):
+    if any(
+        what == "encryption-data" for _, what, _ in archive.walk_if("META-INF/manifest.xml")
+    ):
         raise NoText("The document is encrypted with a password.")
-    unseen_styles = {style for name in (CONTENT, PAGES) for style in _find_unseen_styles(archive, name)}
+    unseen_styles = {
+        style for name in (CONTENT, PAGES) for style in _find_unseen_styles(archive, name)
+    }
     reader = _OpenReader(unseen_styles)
     yield from reader.read(archive, CONTENT)
     if not reader.slides:

@@ -17,12 +17,14 @@ _FILLERS = frozenset(
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200c\u200d\u200e\u200f\u2060\u2800\u3164\ufeff\uffa0"
 )
 _MACHINE = (
-    r"(?:ai|llms?|language models?|models?|assistants?|agents?|(?:chat)?bots?|claude|(?:chat)?gpt|gemini|copilot)"
+    r"(?:ai|llms?|language models?|models?|assistants?|agents?"
+    r"|(?:chat)?bots?|claude|(?:chat)?gpt|gemini|copilot)"
 )
 _FEW_WORDS = r"\W+(?:\w+\W+){0,5}?"
 _EARLIER = r"(?:previous|prior|above|earlier|preceding|instructions?|prompts?|rules?|guidelines?|context|everything)"
 _PRIVATE = (
-    r"(?:@|\biban\b|passwords?|credentials?|mailbox|contacts|documents?|\be?-?mails?\b|messages\b|\bkeys?\b|attach)"
+    r"(?:@|\biban\b|passwords?|credentials?|mailbox|contacts|documents?"
+    r"|\be?-?mails?\b|messages\b|\bkeys?\b|attach)"
 )
 _SPEAKING = (
     # What was said before does not count.
@@ -73,12 +75,17 @@ def speaks_to_machines(text: str) -> bool:
     plain = " ".join(unicodedata.normalize("NFKC", text).split()).casefold()
     alike = unseen.reads_as(plain)
     joined = re.sub(r"[^a-z]", "", alike).replace("l", "i")
-    return any(_ANY.search(each) for each in (plain, alike)) or _RUN_TOGETHER.search(joined) is not None
+    return (
+        any(_ANY.search(each) for each in (plain, alike))
+        or _RUN_TOGETHER.search(joined) is not None
+    )
 
 
 def is_filler(text: str) -> bool:
     """Whether the characters that show nothing are the usual ones over and over: a message is not periodic."""
-    runs = [trace for trace in unseen.traces(text) if trace.kind in ("invisible", "turning")]
+    runs = [
+        trace for trace in unseen.traces(text) if trace.kind in ("invisible", "turning")
+    ]
     found = "".join(text[trace.start : trace.end] for trace in runs)
     if not _FILLERS.issuperset(found):
         return False

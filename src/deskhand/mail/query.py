@@ -80,16 +80,55 @@ class AnyOf:
     parts: "tuple[Query, ...]"
 
 
-Query = Text | HasLabel | HasAttachment | Since | Until | HasMessageId | Anywhere | Not | AllOf | AnyOf
+Query = (
+    Text
+    | HasLabel
+    | HasAttachment
+    | Since
+    | Until
+    | HasMessageId
+    | Anywhere
+    | Not
+    | AllOf
+    | AnyOf
+)
 
-SYSTEM_LABELS = ("INBOX", "UNREAD", "STARRED", "IMPORTANT", "SENT", "DRAFT", "TRASH", "SPAM")
+SYSTEM_LABELS = (
+    "INBOX",
+    "UNREAD",
+    "STARRED",
+    "IMPORTANT",
+    "SENT",
+    "DRAFT",
+    "TRASH",
+    "SPAM",
+)
 _TEXTS: dict[str, Where] = {"from": "sender", "to": "recipients", "subject": "subject"}
 _DATES = ("after", "before", "newer", "older", "newer_than", "older_than")
 OPERATORS = (*_TEXTS, "label", "is", "has", "in", *_DATES, "rfc822msgid")
-_UNSUPPORTED = frozenset({"cc", "bcc", "filename", "list", "larger", "smaller", "size", "category", "deliveredto"})
+_UNSUPPORTED = frozenset(
+    {
+        "cc",
+        "bcc",
+        "filename",
+        "list",
+        "larger",
+        "smaller",
+        "size",
+        "category",
+        "deliveredto",
+    }
+)
 _PLACES = {"drafts": "DRAFT", "draft": "DRAFT", "bin": "TRASH", "junk": "SPAM"}
-_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "m": timedelta(days=30), "y": timedelta(days=365)}
-_TOKEN = re.compile(r'\s*(?:([(){}])|(-)(?=[^\s-])|"([^"]*)"|([a-zA-Z0-9_]+):(?=["(])|([^\s"(){}]+))')
+_UNITS = {
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "m": timedelta(days=30),
+    "y": timedelta(days=365),
+}
+_TOKEN = re.compile(
+    r'\s*(?:([(){}])|(-)(?=[^\s-])|"([^"]*)"|([a-zA-Z0-9_]+):(?=["(])|([^\s"(){}]+))'
+)
 
 
 def parse(text: str, now: datetime) -> Query:
@@ -153,7 +192,9 @@ class _Parser:
                 groups.append([term])
             joining = False
         self._depth -= 1
-        parts = tuple(group[0] if len(group) == 1 else AnyOf(tuple(group)) for group in groups)
+        parts = tuple(
+            group[0] if len(group) == 1 else AnyOf(tuple(group)) for group in groups
+        )
         if len(parts) == 1:
             return parts[0]
         return AnyOf(parts) if end == "}" and parts else AllOf(parts)
@@ -238,7 +279,9 @@ class _Parser:
                 return HasLabel(value.upper())
             case other:
                 allowed = "has:attachment, is:unread, is:read, is:starred, is:important"
-                raise _refusal(f"asks for {other}, which is not supported", self._text, allowed)
+                raise _refusal(
+                    f"asks for {other}, which is not supported", self._text, allowed
+                )
 
     def _moment(self, operator: str, value: str) -> datetime:
         if found := re.fullmatch(r"(\d{4})[/.-](\d{1,2})[/.-](\d{1,2})", value, re.ASCII):
@@ -249,7 +292,11 @@ class _Parser:
                 pass
         elif re.fullmatch(r"\d{9,11}", value, re.ASCII):
             return datetime.fromtimestamp(int(value), UTC)
-        raise _refusal(f"has {operator}:{value}, which is not a date", self._text, f"{operator}:2026/01/31")
+        raise _refusal(
+            f"has {operator}:{value}, which is not a date",
+            self._text,
+            f"{operator}:2026/01/31",
+        )
 
     def _age(self, operator: str, value: str) -> timedelta:
         found = re.fullmatch(r"(\d{1,5})([hdmy])", value.lower(), re.ASCII)
@@ -257,7 +304,11 @@ class _Parser:
             age = int(found[1]) * _UNITS[found[2]]
             if age <= timedelta(days=36_500):
                 return age
-        raise _refusal(f"has {operator}:{value}, which is not an age", self._text, f"{operator}:7d (h, d, m or y)")
+        raise _refusal(
+            f"has {operator}:{value}, which is not an age",
+            self._text,
+            f"{operator}:7d (h, d, m or y)",
+        )
 
 
 def label_name(given: str) -> str:
@@ -281,4 +332,6 @@ def _operator(name: str, text: str) -> str | None:
 def _refusal(problem: str, text: str, suggestion: str | None = None) -> InvalidInput:
     hint = f"Operators: {', '.join(f'{name}:' for name in OPERATORS)}; quotes, -, OR and brackets."
     fields = [FieldProblem("query", problem, printable(text), suggestion)]
-    return InvalidInput(f"The search query cannot be read: it {problem}.", hint=hint, fields=fields)
+    return InvalidInput(
+        f"The search query cannot be read: it {problem}.", hint=hint, fields=fields
+    )

@@ -52,7 +52,11 @@ class Resolver:
         return sorted(await self._ask(name, _SRV, _read_service))
 
     async def _ask(self, name: str, kind: int, read: Callable[[bytes, int], T]) -> list[T]:
-        query = secrets.token_bytes(2) + struct.pack("!5H", _RECURSE, 1, 0, 0, 0) + _write_question(name, kind)
+        query = (
+            secrets.token_bytes(2)
+            + struct.pack("!5H", _RECURSE, 1, 0, 0, 0)
+            + _write_question(name, kind)
+        )
         for server in self.servers[:2] * 2:
             with suppress(*_BAD_ANSWERS):
                 async with asyncio.timeout(self.seconds):
@@ -66,7 +70,11 @@ def system_resolver(file: Path = Path("/etc/resolv.conf")) -> Resolver:
         text = file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         text = ""
-    return Resolver(tuple((found, 53) for found in re.findall(r"^nameserver\s+(\S+)", text, re.MULTILINE)))
+    return Resolver(
+        tuple(
+            (found, 53) for found in re.findall(r"^nameserver\s+(\S+)", text, re.MULTILINE)
+        )
+    )
 
 
 def read_resolver(text: str) -> Resolver:
@@ -76,7 +84,9 @@ def read_resolver(text: str) -> Resolver:
         address = ip_address(parts.hostname or "")
         return Resolver(((str(address), parts.port or 53),))
     except ValueError as error:
-        raise InvalidInput(f"{text} is no DNS server", hint="write its number, such as 9.9.9.9 or [::1]:53") from error
+        raise InvalidInput(
+            f"{text} is no DNS server", hint="write its number, such as 9.9.9.9 or [::1]:53"
+        ) from error
 
 
 async def _exchange(server: Server, query: bytes) -> bytes:
@@ -112,12 +122,18 @@ async def _exchange_by_tcp(server: Server, query: bytes) -> bytes:
 def _is_answer(message: bytes, query: bytes) -> bool:
     """Whether it has the number of the query and repeats its question."""
     is_one = len(message) >= len(query) and message[2] >= 128
-    return is_one and message[:2] == query[:2] and message[12 : len(query)].lower() == query[12:].lower()
+    return (
+        is_one
+        and message[:2] == query[:2]
+        and message[12 : len(query)].lower() == query[12:].lower()
+    )
 
 
 def _write_question(name: str, kind: int) -> bytes:
     labels = name.encode("ascii").split(b".")
-    return b"".join(bytes([len(label)]) + label for label in labels) + struct.pack("!xHH", kind, _INTERNET)
+    return b"".join(bytes([len(label)]) + label for label in labels) + struct.pack(
+        "!xHH", kind, _INTERNET
+    )
 
 
 def _find_records(message: bytes, kind: int) -> Iterator[int]:

@@ -32,10 +32,24 @@ _PART = re.compile(
 )
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 # A person who only reads the mail is not in these states; the others are no text of the mail's.
-_NEVER = frozenset(("hover", "active", "focus", "focus-within", "focus-visible", "visited", "target"))
-_NEVER |= {"before", "after", "marker", "selection", "placeholder", "backdrop", "file-selector-button"}
-_FEATURE = re.compile(r"(?:-webkit-)?(min-|max-)?(?:device-)?(width|height)\s*:\s*([\d.]+)(px|em|rem)?")
-_RANGE = re.compile(r"(?:([\d.]+)(px|em|rem)?\s*(<=?|>=?)\s*)?(width|height)(?:\s*(<=?|>=?|=)\s*([\d.]+)(px|em|rem)?)?")
+_NEVER = frozenset(
+    ("hover", "active", "focus", "focus-within", "focus-visible", "visited", "target")
+)
+_NEVER |= {
+    "before",
+    "after",
+    "marker",
+    "selection",
+    "placeholder",
+    "backdrop",
+    "file-selector-button",
+}
+_FEATURE = re.compile(
+    r"(?:-webkit-)?(min-|max-)?(?:device-)?(width|height)\s*:\s*([\d.]+)(px|em|rem)?"
+)
+_RANGE = re.compile(
+    r"(?:([\d.]+)(px|em|rem)?\s*(<=?|>=?)\s*)?(width|height)(?:\s*(<=?|>=?|=)\s*([\d.]+)(px|em|rem)?)?"
+)
 
 
 class Verdict(IntEnum):
@@ -125,7 +139,10 @@ class Sheets:
         return Cascade([(rule, _holds(rule.conditions, screen)) for rule in self.rules])
 
     def differs(self, screen: Screen) -> bool:
-        return any(_holds(rule.conditions, screen) != _holds(rule.conditions, USUAL) for rule in self.rules)
+        return any(
+            _holds(rule.conditions, screen) != _holds(rule.conditions, USUAL)
+            for rule in self.rules
+        )
 
 
 class Cascade:
@@ -137,7 +154,9 @@ class Cascade:
         self.exhausted = False
         for order, (rule, verdict) in enumerate(rules):
             if verdict:
-                self._by_key.setdefault(_key(rule.parts[0][1]), []).append(Match(rule, verdict, order))
+                self._by_key.setdefault(_key(rule.parts[0][1]), []).append(
+                    Match(rule, verdict, order)
+                )
 
     def matches(self, element: Styled) -> list[Match]:
         """The rules for the element, the weightiest last."""
@@ -150,7 +169,9 @@ class Cascade:
             *(f".{name.lower()}" for name in names),
             f"#{element.attributes.get('id', '').lower()}",
         ]
-        found = [match for key in dict.fromkeys(keys) for match in self._of_key(key, element)]
+        found = [
+            match for key in dict.fromkeys(keys) for match in self._of_key(key, element)
+        ]
         if len(found) > 1:
             found.sort(key=_order)
         return found
@@ -165,7 +186,9 @@ class Cascade:
             elif verdict:
                 yield match._replace(verdict=verdict)
 
-    def _match(self, parts: tuple[tuple[str, Compound], ...], at: int, element: Styled | None) -> Verdict:
+    def _match(
+        self, parts: tuple[tuple[str, Compound], ...], at: int, element: Styled | None
+    ) -> Verdict:
         self._steps += 1
         if element is None or self.exhausted or self._steps > MOST_STEPS:
             self.exhausted = self.exhausted or self._steps > MOST_STEPS
@@ -181,7 +204,9 @@ class Cascade:
             case _:
                 return Verdict.PERHAPS
 
-    def _match_ancestors(self, parts: tuple[tuple[str, Compound], ...], at: int, element: Styled | None) -> Verdict:
+    def _match_ancestors(
+        self, parts: tuple[tuple[str, Compound], ...], at: int, element: Styled | None
+    ) -> Verdict:
         best = Verdict.NO
         for _ in range(_DEEPEST):
             if element is None or best == Verdict.YES:
@@ -211,7 +236,10 @@ def _fits(compound: Compound, element: Styled) -> Verdict:
     verdict = Verdict.YES
     given = element.attributes
     classes = given.get("class", "").split()
-    pairs = [*((name, [given.get("id", "")]) for name in compound.ids), *((name, classes) for name in compound.classes)]
+    pairs = [
+        *((name, [given.get("id", "")]) for name in compound.ids),
+        *((name, classes) for name in compound.classes),
+    ]
     for name, names in pairs:
         if name in names:
             continue
@@ -251,7 +279,9 @@ def _is_in(state: str, element: Styled) -> Verdict:
         case "link" | "any-link":
             held = element.tag == "a" and "href" in element.attributes
         case _:
-            return Verdict.NO if state in _NEVER or state.startswith("-") else Verdict.PERHAPS
+            return (
+                Verdict.NO if state in _NEVER or state.startswith("-") else Verdict.PERHAPS
+            )
     return Verdict.YES if held else Verdict.NO
 
 
@@ -267,7 +297,9 @@ class _SheetParser:
         astray = False
         for sign, text in _pieces(css):
             level = self.levels[-1]
-            if astray and sign == "{":  # a brace that closes nothing spoils the rule behind it
+            if (
+                astray and sign == "{"
+            ):  # a brace that closes nothing spoils the rule behind it
                 level = _Level(None, (), skipped=True)
             astray = sign == "}" and len(self.levels) == 1
             if sign == "{":
@@ -276,7 +308,9 @@ class _SheetParser:
             if level.selectors is not None and text:
                 level.declarations.append(text)
             elif text.lower().startswith("@import") and not level.skipped:
-                self.sheets.doubts.append(f"a style sheet from elsewhere: {text[7:].strip()[:80]}")
+                self.sheets.doubts.append(
+                    f"a style sheet from elsewhere: {text[7:].strip()[:80]}"
+                )
             if sign == "}" and len(self.levels) > 1:
                 self._close()
         while len(self.levels) > 1:
@@ -305,16 +339,32 @@ class _SheetParser:
         if level.skipped or not level.declarations or level.selectors is None:
             return
         if level.selectors == ["@font-face"]:
-            if any(text.lower().startswith("src") and "data:" in text.lower() for text in level.declarations):
+            if any(
+                text.lower().startswith("src") and "data:" in text.lower()
+                for text in level.declarations
+            ):
                 self.sheets.doubts.append("a font of its own")
             return
-        found = tuple(each for text in level.declarations for each in read_declaration(unescape(text).lower()))
-        if any(each.name == "position" and each.value in ("absolute", "fixed") for each in found):
-            made = [selector[:60] for selector in level.selectors if re.search(r":(?:before|after)", selector.lower())]
+        found = tuple(
+            each
+            for text in level.declarations
+            for each in read_declaration(unescape(text).lower())
+        )
+        if any(
+            each.name == "position" and each.value in ("absolute", "fixed")
+            for each in found
+        ):
+            made = [
+                selector[:60]
+                for selector in level.selectors
+                if re.search(r":(?:before|after)", selector.lower())
+            ]
             self.sheets.doubts += [f"the rule {selector}" for selector in made]
         for selector in level.selectors if found else ():
             parts, weight = _read_selector(selector)
-            self.sheets.rules.append(StyleRule(parts, weight, found, level.conditions, selector[:60]))
+            self.sheets.rules.append(
+                StyleRule(parts, weight, found, level.conditions, selector[:60])
+            )
 
 
 def _nested(outer: list[str] | None, prelude: str) -> list[str]:
@@ -322,7 +372,9 @@ def _nested(outer: list[str] | None, prelude: str) -> list[str]:
     if not outer:
         return selectors
     inside = [each if "&" in each else f"& {each}" for each in selectors]
-    return [each.replace("&", around)[:500] for each in inside for around in outer[:20]][:100]
+    return [each.replace("&", around)[:500] for each in inside for around in outer[:20]][
+        :100
+    ]
 
 
 def _split(prelude: str) -> list[str]:
@@ -341,12 +393,20 @@ def _split(prelude: str) -> list[str]:
 
 
 @lru_cache(maxsize=2000)
-def _read_selector(text: str) -> tuple[tuple[tuple[str, Compound], ...], tuple[int, int, int]]:
-    found: list[tuple[str, dict[str, list[str]], list[tuple[str, str, str]]]] = [("", {}, [])]
+def _read_selector(
+    text: str,
+) -> tuple[tuple[tuple[str, Compound], ...], tuple[int, int, int]]:
+    found: list[tuple[str, dict[str, list[str]], list[tuple[str, str, str]]]] = [
+        ("", {}, [])
+    ]
     at = 0
     while at < len(text):
         part = _PART.match(text, at)
-        if part is None or (part["combinator"] and not part["combinator"].strip() and part.end() == len(text)):
+        if part is None or (
+            part["combinator"]
+            and not part["combinator"].strip()
+            and part.end() == len(text)
+        ):
             unread = Compound("", (), (), (), ("not understood",))
             return (("", unread),), (0, 0, 0)
         at = part.end()
@@ -354,11 +414,19 @@ def _read_selector(text: str) -> tuple[tuple[tuple[str, Compound], ...], tuple[i
             found.append((part["combinator"].strip() or " ", {}, []))
         elif part["attribute"]:
             value = (part["value"] or "").strip("\"'")
-            found[-1][2].append((unescape(part["attribute"]).lower(), part["sign"] or "", value))
+            found[-1][2].append(
+                (unescape(part["attribute"]).lower(), part["sign"] or "", value)
+            )
         else:
-            kind = next((name for name in ("tag", "id", "cls", "pseudo") if part[name]), "any")
-            found[-1][1].setdefault(kind, []).append(unescape(part[kind] if kind != "any" else "*"))
-    parts = tuple((sign, _compound(names, attributes)) for sign, names, attributes in reversed(found))
+            kind = next(
+                (name for name in ("tag", "id", "cls", "pseudo") if part[name]), "any"
+            )
+            found[-1][1].setdefault(kind, []).append(
+                unescape(part[kind] if kind != "any" else "*")
+            )
+    parts = tuple(
+        (sign, _compound(names, attributes)) for sign, names, attributes in reversed(found)
+    )
     # Each sign stands between a part and the one to its right, which comes before it here.
     signs = ["", *(sign for sign, _ in parts[:-1])]
     compounds = [compound for _, compound in parts]
@@ -366,10 +434,18 @@ def _read_selector(text: str) -> tuple[tuple[tuple[str, Compound], ...], tuple[i
     return tuple(zip(signs, compounds, strict=True)), (ids, names, tags)
 
 
-def _compound(names: dict[str, list[str]], attributes: list[tuple[str, str, str]]) -> Compound:
+def _compound(
+    names: dict[str, list[str]], attributes: list[tuple[str, str, str]]
+) -> Compound:
     states = [name.lstrip(":").lower() for name in names.get("pseudo", [])]
     tag = names.get("tag", [""])[0].lower()
-    return Compound(tag, tuple(names.get("id", [])), tuple(names.get("cls", [])), tuple(attributes), tuple(states))
+    return Compound(
+        tag,
+        tuple(names.get("id", [])),
+        tuple(names.get("cls", [])),
+        tuple(attributes),
+        tuple(states),
+    )
 
 
 def _weigh(compound: Compound) -> tuple[int, int, int]:
@@ -383,7 +459,9 @@ def read_style(style: str) -> tuple[Declaration, ...]:
     if not re.search(r"[\\\"'(/{\[]", style):
         texts = style.lower().split(";")
     else:
-        texts = [unescape(text).lower() for sign, text in _pieces(style[:20_000]) if sign != "{"]
+        texts = [
+            unescape(text).lower() for sign, text in _pieces(style[:20_000]) if sign != "{"
+        ]
     return tuple(each for text in texts for each in read_declaration(text))
 
 
@@ -458,7 +536,13 @@ def _has_feature(feature: str, screen: Screen) -> Verdict:
     if found := _FEATURE.fullmatch(feature):
         limit = _pixels(found[3], found[4])
         size = sizes[found[2]]
-        held = size >= limit if found[1] == "min-" else size <= limit if found[1] == "max-" else size == limit
+        held = (
+            size >= limit
+            if found[1] == "min-"
+            else size <= limit
+            if found[1] == "max-"
+            else size == limit
+        )
         return Verdict.YES if held else Verdict.NO
     if found := _RANGE.fullmatch(feature):
         size = sizes[found[4]]

@@ -10,7 +10,14 @@ import smtplib
 import socket
 from collections.abc import Iterator
 
-from deskhand.errors import AuthRequired, Denied, DeskError, OutcomeUnknown, ProviderDown, SendFailed
+from deskhand.errors import (
+    AuthRequired,
+    Denied,
+    DeskError,
+    OutcomeUnknown,
+    ProviderDown,
+    SendFailed,
+)
 from deskhand.mail import Outgoing
 from deskhand.mail.accounts import LOGIN, Account, Bearer
 
@@ -18,7 +25,9 @@ TIMEOUT = 30
 _EOL = re.compile(rb"\r\n|\r|\n")
 
 
-def offer(account: Account, password: str | None, sender: str, mail: Outgoing) -> smtplib.SMTP:
+def offer(
+    account: Account, password: str | None, sender: str, mail: Outgoing
+) -> smtplib.SMTP:
     """Hand over everything but the last dot, for all recipients or none. Whatever breaks here, nothing was sent."""
     try:
         server = _sign_in(account, password)
@@ -48,7 +57,10 @@ def _sign_in(account: Account, password: str | None) -> smtplib.SMTP:
             _encrypt(server, account)
         if account.user is not None:
             _tell_password(server, account.user, password or "")
-    except (OSError, smtplib.SMTPException) as error:  # smtplib's errors are OSErrors as well
+    except (
+        OSError,
+        smtplib.SMTPException,
+    ) as error:  # smtplib's errors are OSErrors as well
         if server is not None:
             server.close()
         raise _explain(error, account) from error
@@ -57,7 +69,9 @@ def _sign_in(account: Account, password: str | None) -> smtplib.SMTP:
 
 def _connect(account: Account) -> smtplib.SMTP:
     if account.tls:
-        return smtplib.SMTP_SSL(account.host, account.port, timeout=TIMEOUT, context=account.context())
+        return smtplib.SMTP_SSL(
+            account.host, account.port, timeout=TIMEOUT, context=account.context()
+        )
     return smtplib.SMTP(account.host, account.port, timeout=TIMEOUT)
 
 
@@ -82,7 +96,9 @@ def _tell_password(server: smtplib.SMTP, user: str, password: str) -> None:
         return
     # The library writes ASCII only.
     server.ehlo_or_helo_if_needed()
-    code, text = server.docmd("AUTH PLAIN", base64.b64encode(f"\0{user}\0{password}".encode()).decode())
+    code, text = server.docmd(
+        "AUTH PLAIN", base64.b64encode(f"\0{user}\0{password}".encode()).decode()
+    )
     if code != 235:
         raise smtplib.SMTPAuthenticationError(code, text)
 
@@ -98,14 +114,25 @@ def _show_token(server: smtplib.SMTP, user: str, token: Bearer) -> None:
 def _explain(error: OSError, account: Account) -> DeskError:
     match error:
         case smtplib.SMTPAuthenticationError(smtp_code=code) if code < 500:
-            return ProviderDown(f"{account.host} cannot sign anybody in right now", hint="try again")
+            return ProviderDown(
+                f"{account.host} cannot sign anybody in right now", hint="try again"
+            )
         case smtplib.SMTPAuthenticationError():
-            return AuthRequired(f"{account.host} does not accept the password for sending", hint=f"run `{LOGIN}`")
+            return AuthRequired(
+                f"{account.host} does not accept the password for sending",
+                hint=f"run `{LOGIN}`",
+            )
         case smtplib.SMTPNotSupportedError():
             hint = "smtps:// is TLS from the first byte; look at the port"
-            return Denied(f"{account.host} offers no safe way to sign in", reason="no_encryption", hint=hint)
+            return Denied(
+                f"{account.host} offers no safe way to sign in",
+                reason="no_encryption",
+                hint=hint,
+            )
         case smtplib.SMTPException():
-            return ProviderDown(f"{account.host} broke off before anybody was signed in", hint="try again")
+            return ProviderDown(
+                f"{account.host} broke off before anybody was signed in", hint="try again"
+            )
         case _:
             return account.explain(error)
 
@@ -140,14 +167,20 @@ def finish(server: smtplib.SMTP, account: Account) -> None:
         raise OutcomeUnknown("the server's answer to the whole mail was lost") from error
     if code == 421:
         # It says that it closes the connection, not what it did with the mail.
-        raise OutcomeUnknown(f"the server closed the connection after the whole mail: {_readable(text)}")
+        raise OutcomeUnknown(
+            f"the server closed the connection after the whole mail: {_readable(text)}"
+        )
     _expect((code, text), 250)
 
 
 def _expect(reply: tuple[int, bytes], *wanted: int) -> None:
     code, text = reply
     if code not in wanted:
-        raise SendFailed(f"the server refuses the mail: {code} {_readable(text)}", status=code, temporary=code < 500)
+        raise SendFailed(
+            f"the server refuses the mail: {code} {_readable(text)}",
+            status=code,
+            temporary=code < 500,
+        )
 
 
 @contextlib.contextmanager
@@ -155,7 +188,9 @@ def _certainly_not_sent(account: Account) -> Iterator[None]:
     try:
         yield
     except (OSError, smtplib.SMTPException) as error:
-        raise SendFailed(f"{account.host} broke off before it had the mail; nothing was sent") from error
+        raise SendFailed(
+            f"{account.host} broke off before it had the mail; nothing was sent"
+        ) from error
 
 
 def _escape_dots(raw: bytes) -> bytes:

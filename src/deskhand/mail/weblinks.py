@@ -28,7 +28,9 @@ _PORT = re.compile(r"(?::(\d*))?\Z", re.ASCII)
 _FORBIDDEN = re.compile(r"[\x00-\x1f#%/:<>?@\[\\\]^|\x7f]")
 _ESCAPED = str.maketrans({" ": "%20", "*": "%2A"})
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
-_START = re.compile(r"(?:https?|ftp|wss?):(?=[^\s])|(?<![\w.@/-])www\.(?=\w)", re.IGNORECASE)
+_START = re.compile(
+    r"(?:https?|ftp|wss?):(?=[^\s])|(?<![\w.@/-])www\.(?=\w)", re.IGNORECASE
+)
 _TEXT_END = re.compile(r"[ \t\r\n\f<>\"]")
 _EARLIER_END = re.compile(r"[\s'`{}|^()\[\],;*!]")
 _MOST_ENDS = 20
@@ -82,7 +84,11 @@ def _read(address: str) -> tuple[Target, ...]:
     if _HOST_END.search(rest):
         return tuple(found.values())
     # In `(see https://example.com).` the last signs are none of the host's.
-    return tuple(target for host, target in found.items() if host.rstrip(_CLOSING) not in found.keys() - {host})
+    return tuple(
+        target
+        for host, target in found.items()
+        if host.rstrip(_CLOSING) not in found.keys() - {host}
+    )
 
 
 def _authorities(rest: str) -> Iterator[str]:
@@ -111,7 +117,12 @@ def _resolve(address: str, base: Target | None) -> Target | None:
         rest = address[named.end() :]
     if scheme not in _WEB:
         return Target(scheme, "", "")
-    if base is not None and scheme == base.scheme and named and rest[:2].replace("\\", "/") != "//":
+    if (
+        base is not None
+        and scheme == base.scheme
+        and named
+        and rest[:2].replace("\\", "/") != "//"
+    ):
         return base
     return _target(scheme, _HOST_END.split(rest.lstrip(_SLASHES), maxsplit=1)[0])
 
@@ -175,7 +186,11 @@ def _ipv4(labels: list[str]) -> str | None:
     *first, last = map(_number, labels)
     if any(number > 255 for number in first) or last >= 256 ** (4 - len(first)):
         return None
-    return str(ipaddress.IPv4Address(last + sum(number << 8 * (3 - place) for place, number in enumerate(first))))
+    return str(
+        ipaddress.IPv4Address(
+            last + sum(number << 8 * (3 - place) for place, number in enumerate(first))
+        )
+    )
 
 
 def _number(digits: str) -> int:

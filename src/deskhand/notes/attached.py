@@ -6,7 +6,9 @@ from deskhand.errors import NotFound, TooLarge, printable
 from deskhand.notes import disk, paths
 
 
-def read_file(root: Path, path: str, limit: int, inside: paths.Inside = ()) -> tuple[str, bytes]:
+def read_file(
+    root: Path, path: str, limit: int, inside: paths.Inside = ()
+) -> tuple[str, bytes]:
     """A file of any kind and its path as it lies there, by the walls of notes; the desk's own folders are closed."""
     paths.deny_protected(paths.file_path(path), inside)
     return read_again(root, path, limit)
@@ -18,9 +20,15 @@ def read_again(root: Path, path: str, limit: int) -> tuple[str, bytes]:
     with paths.opened(root, names[:-1]) as (folder, found):
         actual = paths.on_disk(folder, names[-1])
         if actual is None:
-            raise NotFound(f"there is no file {printable(path)} in the vault", path=printable(path))
+            raise NotFound(
+                f"there is no file {printable(path)} in the vault", path=printable(path)
+            )
         try:
             return "/".join((*found, actual)), disk.read(folder, actual, limit)
         except TooLarge as error:
             hint = "put it where the recipient can fetch it, and send the link"
-            raise TooLarge(f"{actual} is too large: at most {limit:,} bytes", hint=hint, **error.details) from error
+            raise TooLarge(
+                f"{actual} is too large: at most {limit:,} bytes",
+                hint=hint,
+                **error.details,
+            ) from error

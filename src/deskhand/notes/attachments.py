@@ -34,7 +34,9 @@ def _canonical(root: Path, path: str) -> str | None:
     try:
         names = paths.file_path(path)
         with paths.opened(root, names[:-1]) as (folder, found):
-            if stat.S_ISREG(os.stat(names[-1], dir_fd=folder, follow_symlinks=False).st_mode):
+            if stat.S_ISREG(
+                os.stat(names[-1], dir_fd=folder, follow_symlinks=False).st_mode
+            ):
                 return "/".join((*found, names[-1]))
     except (DeskError, FileNotFoundError):
         pass  # no path of this vault, or not there

@@ -120,8 +120,12 @@ def _parse(source: str) -> frontmatter.Note | None:
 def _marks_in(note: frontmatter.Note | None, source: str) -> NoteMarks:
     if note is None:
         note = frontmatter.Note({}, frontmatter.split(source)[1])
-    found = NoteMarks(links.targets(note.frontmatter, note.body), links.tags(note.frontmatter, note.body))
-    return NoteMarks([*map(_without_surrogates, found.targets)], [*map(_without_surrogates, found.tags)])
+    found = NoteMarks(
+        links.targets(note.frontmatter, note.body), links.tags(note.frontmatter, note.body)
+    )
+    return NoteMarks(
+        [*map(_without_surrogates, found.targets)], [*map(_without_surrogates, found.tags)]
+    )
 
 
 def _text_in(note: frontmatter.Note | None, source: str) -> NoteText:
@@ -149,7 +153,9 @@ def read_filing(root: Root, path: str, now: float) -> Filing:
     source = data.decode("utf-8", "replace")
     note = _parse(source)
     digest = blake2b(data, digest_size=16).digest()
-    return Filing(path, key, racy, digest, _text_in(note, source), _marks_in(note, source), len(data))
+    return Filing(
+        path, key, racy, digest, _text_in(note, source), _marks_in(note, source), len(data)
+    )
 
 
 class Catalog:
@@ -244,7 +250,9 @@ def _open(file: Path) -> Connection:
 
 
 def _connect(file: Path) -> Connection:
-    db = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    db = sqlite3.connect(
+        file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
     try:
         for setting in ("journal_mode = WAL", "synchronous = OFF", "cache_size = -8000"):
             db.execute(f"PRAGMA {setting}")
@@ -259,11 +267,16 @@ def _connect(file: Path) -> Connection:
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return getattr(error, "sqlite_errorcode", None) in (
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+    )
 
 
 @contextmanager
-def transaction(db: Connection, kind: Literal["DEFERRED", "IMMEDIATE"] = "IMMEDIATE") -> Iterator[None]:
+def transaction(
+    db: Connection, kind: Literal["DEFERRED", "IMMEDIATE"] = "IMMEDIATE"
+) -> Iterator[None]:
     db.execute(f"BEGIN {kind}")
     try:
         yield
@@ -273,7 +286,9 @@ def transaction(db: Connection, kind: Literal["DEFERRED", "IMMEDIATE"] = "IMMEDI
     db.execute("COMMIT")
 
 
-def differences(db: Connection, found: dict[str, Key], below: str = "") -> dict[str, Key | None]:
+def differences(
+    db: Connection, found: dict[str, Key], below: str = ""
+) -> dict[str, Key | None]:
     """What differs between `found`, which is used up, and the rows of that folder. Racy rows count as changed."""
     changes: dict[str, Key | None] = {}
     sql = "SELECT path, mtime_ns, size, inode, ctime_ns, racy, stale FROM note"
@@ -341,14 +356,19 @@ def file_texts(db: Connection, filings: Iterable[Filing]) -> None:
     words: set[str] = set()
     new = 0
     for filing in filings:
-        row = db.execute("SELECT id, digest FROM note WHERE path = ? AND stale", (filing.path,)).fetchone()
+        row = db.execute(
+            "SELECT id, digest FROM note WHERE path = ? AND stale", (filing.path,)
+        ).fetchone()
         if row is None:
             continue
         number, digest = row
         if filing.key is None:
             _forget(db, filing.path)
         elif digest == filing.digest:
-            db.execute(f"UPDATE note SET {_KEY}, racy = ?, stale = 0 WHERE id = ?", (*filing.key, filing.racy, number))
+            db.execute(
+                f"UPDATE note SET {_KEY}, racy = ?, stale = 0 WHERE id = ?",
+                (*filing.key, filing.racy, number),
+            )
         else:
             if digest is not None:
                 number = _new_version(db, filing.path, filing.key)
@@ -377,9 +397,12 @@ def _insert(db: Connection, filing: Filing, key: Key, number: int) -> set[str]:
     folded = text.fold(filing.path)
     words, gaps = words_of(folded)
     db.execute("INSERT INTO text VALUES (?, ?)", (number, folded))
-    db.execute("INSERT INTO posting(rowid, text) VALUES (?, ?)", (number, " ".join(words | gaps)))
+    db.execute(
+        "INSERT INTO posting(rowid, text) VALUES (?, ?)", (number, " ".join(words | gaps))
+    )
     db.executemany(
-        "INSERT OR IGNORE INTO prop VALUES (?, ?, ?)", ((name, value, filing.path) for name, value in text.properties)
+        "INSERT OR IGNORE INTO prop VALUES (?, ?, ?)",
+        ((name, value, filing.path) for name, value in text.properties),
     )
     return words
 
@@ -387,12 +410,18 @@ def _insert(db: Connection, filing: Filing, key: Key, number: int) -> set[str]:
 def _insert_marks(db: Connection, filing: Filing, number: int) -> None:
     marks = filing.marks
     if marks.targets:
-        db.execute("UPDATE note SET links = ? WHERE id = ?", (json.dumps(marks.targets), number))
+        db.execute(
+            "UPDATE note SET links = ? WHERE id = ?", (json.dumps(marks.targets), number)
+        )
         rows = ((links.link_key(target), filing.path, target) for target in marks.targets)
         db.executemany("INSERT OR IGNORE INTO link VALUES (?, ?, ?)", rows)
     if marks.tags:
-        db.execute("UPDATE note SET tags = ? WHERE id = ?", (json.dumps(marks.tags), number))
-        counted = "INSERT INTO tag VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET notes = notes + 1"
+        db.execute(
+            "UPDATE note SET tags = ? WHERE id = ?", (json.dumps(marks.tags), number)
+        )
+        counted = (
+            "INSERT INTO tag VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET notes = notes + 1"
+        )
         db.executemany(counted, ((links.name_key(tag), tag) for tag in marks.tags))
 
 
@@ -408,7 +437,9 @@ def _forget_marks(db: Connection, path: str, targets: str | None, tags: str | No
 def _learn(db: Connection, words: Iterable[str]) -> None:
     """Take the words that are new into the vocabulary."""
     known = db.execute("SELECT max(id) FROM word").fetchone()[0] or 0
-    db.executemany("INSERT OR IGNORE INTO word(text) VALUES (?)", ((word,) for word in words))
+    db.executemany(
+        "INSERT OR IGNORE INTO word(text) VALUES (?)", ((word,) for word in words)
+    )
     new = db.execute("SELECT id, text FROM word WHERE id > ?", (known,)).fetchall()
     db.executemany("INSERT INTO tri(rowid, text) VALUES (?, ?)", new)
     grams = ((number, " ".join(pairs(word))) for number, word in new)
@@ -416,7 +447,9 @@ def _learn(db: Connection, words: Iterable[str]) -> None:
 
 
 def _forget(db: Connection, path: str) -> None:
-    row = db.execute("SELECT id, props, links, tags FROM note WHERE path = ?", (path,)).fetchone()
+    row = db.execute(
+        "SELECT id, props, links, tags FROM note WHERE path = ?", (path,)
+    ).fetchone()
     if row is None:
         return
     _forget_marks(db, path, row[2], row[3])
@@ -430,7 +463,9 @@ def _forget(db: Connection, path: str) -> None:
 
 def stale_paths(db: Connection, limit: int) -> list[str]:
     """Notes whose text is not filed yet, the newest first: they are what people ask for."""
-    rows = db.execute("SELECT path FROM note WHERE stale ORDER BY id DESC LIMIT ?", (limit,))
+    rows = db.execute(
+        "SELECT path FROM note WHERE stale ORDER BY id DESC LIMIT ?", (limit,)
+    )
     return [path for (path,) in rows]
 
 

@@ -37,8 +37,15 @@ def etag(data: bytes) -> str:
 @contextmanager
 def locked(*folders: int) -> Iterator[None]:
     """Turns between our own processes and threads; always taken in one order."""
-    unique = {(info.st_dev, info.st_ino): folder for folder in folders for info in [os.fstat(folder)]}
-    held = [os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=unique[key]) for key in sorted(unique)]
+    unique = {
+        (info.st_dev, info.st_ino): folder
+        for folder in folders
+        for info in [os.fstat(folder)]
+    }
+    held = [
+        os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=unique[key])
+        for key in sorted(unique)
+    ]
     try:
         for folder in held:
             wait_for_lock(folder, "a folder of the vault")
@@ -53,7 +60,11 @@ def read(folder: int, name: str, limit: int = SIZE_LIMIT) -> bytes:
         file = os.open(name, _READ, dir_fd=folder)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise Denied(f"{name} is a symbolic link", reason="symlink", hint="links are not followed") from error
+            raise Denied(
+                f"{name} is a symbolic link",
+                reason="symlink",
+                hint="links are not followed",
+            ) from error
         if error.errno == errno.ENXIO:  # a socket
             raise Denied(f"{name} is not an ordinary file", reason="special") from error
         raise
@@ -91,11 +102,16 @@ def replace(folder: int, name: str, data: bytes, expected: bytes | None) -> None
 
 def move(source: int, name: str, destination: int, new_name: str) -> None:
     """Rename a file without reading it and without ever replacing another one."""
-    _demand_ordinary(_drop_leftover(source, name, os.stat(name, dir_fd=source, follow_symlinks=False)), name)
+    _demand_ordinary(
+        _drop_leftover(source, name, os.stat(name, dir_fd=source, follow_symlinks=False)),
+        name,
+    )
     try:
         _rename(source, name, destination, new_name, _NO_REPLACE)
     except FileExistsError:
-        raise Exists(f"{new_name} exists already", hint="choose another destination") from None
+        raise Exists(
+            f"{new_name} exists already", hint="choose another destination"
+        ) from None
     sync(destination)
     sync(source)
 
@@ -104,7 +120,11 @@ def _drop_leftover(folder: int, name: str, info: os.stat_result) -> os.stat_resu
     """What the file is once the second name is gone that a power cut left of our own writing."""
     temporary = _temporary(name)
     with suppress(FileNotFoundError):
-        if info.st_nlink == _TWINS and os.stat(temporary, dir_fd=folder, follow_symlinks=False).st_ino == info.st_ino:
+        if (
+            info.st_nlink == _TWINS
+            and os.stat(temporary, dir_fd=folder, follow_symlinks=False).st_ino
+            == info.st_ino
+        ):
             os.unlink(temporary, dir_fd=folder)
             return os.stat(name, dir_fd=folder, follow_symlinks=False)
     return info
@@ -116,14 +136,20 @@ def _temporary(name: str) -> str:
 
 def _demand_ordinary(info: os.stat_result, name: str, limit: int = SIZE_LIMIT) -> None:
     if stat.S_ISLNK(info.st_mode):
-        raise Denied(f"{name} is a symbolic link", reason="symlink", hint="links are not followed")
+        raise Denied(
+            f"{name} is a symbolic link", reason="symlink", hint="links are not followed"
+        )
     if stat.S_ISDIR(info.st_mode):
         raise NotFound(f"{name} is a folder, not a note")
     if not stat.S_ISREG(info.st_mode):
         raise Denied(f"{name} is not an ordinary file", reason="special")
     if info.st_nlink > 1:
         # Its other name may lie outside the vault or in a protected folder. (No name: it was replaced meanwhile.)
-        raise Denied(f"{name} is a hard link to another file", reason="hard_link", hint="make a copy of its own")
+        raise Denied(
+            f"{name} is a hard link to another file",
+            reason="hard_link",
+            hint="make a copy of its own",
+        )
     if info.st_size > limit:
         raise TooLarge(f"{name} is too large for a note", size=info.st_size, limit=limit)
 
@@ -134,7 +160,10 @@ def _write_beside(folder: int, name: str, data: bytes, mode: int | None) -> str:
     with suppress(FileNotFoundError):
         os.unlink(temporary, dir_fd=folder)
     file = os.open(
-        temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, private_mode(folder, 0o600), dir_fd=folder
+        temporary,
+        os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
+        private_mode(folder, 0o600),
+        dir_fd=folder,
     )
     try:
         with os.fdopen(file, "wb") as opened:
@@ -179,7 +208,9 @@ def _replace_if(folder: int, temporary: str, name: str, expected: bytes) -> None
 
 
 def _changed(name: str) -> Changed:
-    return Changed(f"{name} was changed by another program", hint="read it again, then decide")
+    return Changed(
+        f"{name} was changed by another program", hint="read it again, then decide"
+    )
 
 
 def _settled_as(folder: int, name: str, expected: bytes) -> bool:
@@ -217,7 +248,9 @@ def _rename(source: int, name: str, destination: int, new_name: str, how: str) -
     os.unlink(name, dir_fd=source)
 
 
-def _native_rename(source: int, name: str, destination: int, new_name: str, how: str) -> int:
+def _native_rename(
+    source: int, name: str, destination: int, new_name: str, how: str
+) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     if hasattr(libc, "renameat2"):
         call, flags = libc.renameat2, {_NO_REPLACE: 1, _EXCHANGE: 2}

@@ -9,9 +9,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
-from deskhand.errors import Changed, Denied, DeskError, Exists, FieldProblem, InvalidInput, NotFound, printable
+from deskhand.errors import (
+    Changed,
+    Denied,
+    DeskError,
+    Exists,
+    FieldProblem,
+    InvalidInput,
+    NotFound,
+    printable,
+)
 from deskhand.notes import frontmatter
 from deskhand.notes.links import same
 from deskhand.notes.outline import (
@@ -65,9 +81,10 @@ class Edit(BaseModel):
     do: Literal["insert", "replace", "delete"]
     heading: str | None = Field(None, description='"A > B": B below A')
     block: str | None = Field(None, description="block id")
-    lines: Annotated[Annotated[list[int], Field(min_length=2, max_length=2)] | None, BeforeValidator(_range)] = Field(
-        None, description="[first, last] in the whole file, from 1"
-    )
+    lines: Annotated[
+        Annotated[list[int], Field(min_length=2, max_length=2)] | None,
+        BeforeValidator(_range),
+    ] = Field(None, description="[first, last] in the whole file, from 1")
     expect: str | None = Field(None, description="what the lines say now")
     key: str | None = Field(None, description="frontmatter key")
     text: str | None = None
@@ -81,7 +98,11 @@ class Edit(BaseModel):
 
     @model_validator(mode="after")
     def _demand_one_place(self) -> Self:
-        given = [name for name in ("heading", "block", "lines", "key") if getattr(self, name) is not None]
+        given = [
+            name
+            for name in ("heading", "block", "lines", "key")
+            if getattr(self, name) is not None
+        ]
         if len(given) != 1:
             raise ValueError("an edit has one of heading, block, lines and key")
         if self.lines and self.expect is None:
@@ -127,7 +148,11 @@ class _Block:
 
 def edit(text: str, edits: Sequence[Edit]) -> EditedText:
     outline = read_outline(text)
-    splices = [_naming(number, _splice, outline, each) for number, each in enumerate(edits) if each.key is None]
+    splices = [
+        _naming(number, _splice, outline, each)
+        for number, each in enumerate(edits)
+        if each.key is None
+    ]
     changed, places = _apply(outline, splices)
     # Where there are properties, the body has nothing to do with them and may be long.
     head = len(changed)
@@ -148,7 +173,9 @@ def append(text: str, added: str, heading: str | None, *, create: bool) -> Edite
     return EditedText(changed, [*_line_ranges(changed, places)])
 
 
-def _appended(outline: Outline, added: str, heading: str | None, *, create: bool) -> _Splice:
+def _appended(
+    outline: Outline, added: str, heading: str | None, *, create: bool
+) -> _Splice:
     end = len(outline.text)
     if heading is None:
         return _insert_at(outline, end, added)
@@ -160,7 +187,9 @@ def _appended(outline: Outline, added: str, heading: str | None, *, create: bool
     title = " ".join(heading.split())
     if not _HEADING_MARK.match(title):
         title = f"## {title}"
-    return _Splice(end, end, f"{title}\n\n{added}", blank_before=_is_text(_line_before(outline, end)))
+    return _Splice(
+        end, end, f"{title}\n\n{added}", blank_before=_is_text(_line_before(outline, end))
+    )
 
 
 def find_part(text: str, place: str) -> str:
@@ -179,7 +208,11 @@ def find_part(text: str, place: str) -> str:
 def find_heading(outline: Outline, wanted: str) -> int:
     """The number of the heading with this text, or of the one that a path such as `A > B` tells apart."""
     *above, name = wanted.split(BELOW)
-    found = _headings_named(outline, wanted, []) or (above and _headings_named(outline, name, above)) or []
+    found = (
+        _headings_named(outline, wanted, [])
+        or (above and _headings_named(outline, name, above))
+        or []
+    )
     if not found:
         raise NotFound(
             f"There is no heading {printable(wanted)!r}.",
@@ -187,7 +220,9 @@ def find_heading(outline: Outline, wanted: str) -> int:
             heading=printable(wanted),
         )
     if len(found) > 1:
-        raise _ambiguous(outline, "heading", wanted, [outline.headings[number].start for number in found])
+        raise _ambiguous(
+            outline, "heading", wanted, [outline.headings[number].start for number in found]
+        )
     return found[0]
 
 
@@ -198,7 +233,9 @@ def _headings_named(outline: Outline, name: str, above: list[str]) -> list[int]:
             found = [
                 number
                 for number, each in enumerate(outline.headings)
-                if alike(each.text, text) and level in (None, each.level) and _is_below(outline, number, above)
+                if alike(each.text, text)
+                and level in (None, each.level)
+                and _is_below(outline, number, above)
             ]
             if found:
                 return found
@@ -228,7 +265,10 @@ def _level_of(name: str) -> tuple[int | None, str]:
 def _is_below(outline: Outline, number: int, above: list[str]) -> bool:
     """Whether these headings stand above it in this order; others may stand between them."""
     parents = iter(outline.parents(number)) if above else iter(())
-    return all(any(same(_level_of(name)[1], parent) for parent in parents) for name in reversed(above))
+    return all(
+        any(same(_level_of(name)[1], parent) for parent in parents)
+        for name in reversed(above)
+    )
 
 
 def _ambiguous(outline: Outline, what: str, name: str, places: list[int]) -> Denied:
@@ -281,16 +321,26 @@ def _splice_section(outline: Outline, number: int, each: Edit) -> _Splice:
 def _insert_under(outline: Outline, number: int, text: str) -> _Splice:
     """Behind the last line of the heading's own text, before any heading below it."""
     start = outline.headings[number].end
-    return _insert_at(outline, _text_end(outline.flat, start, outline.text_end(number)), text)
+    return _insert_at(
+        outline, _text_end(outline.flat, start, outline.text_end(number)), text
+    )
 
 
 def _insert_at(outline: Outline, place: int, text: str) -> _Splice:
     above = _line_before(outline, place)
     is_row = above.lstrip().startswith("|") and not text.lstrip().startswith("|")
     # Text right below a block id would take it into the middle of a paragraph, where it is none.
-    takes_id = _WITH_ID.search(above) is not None and not (_is_item(above) and _is_item(text))
-    apart = (is_row or takes_id) and not text.startswith("\n") and not outline.is_hidden(place - len(above) - 1)
-    return _Splice(place, place, text, blank_before=apart, blank_after=_is_underlined(outline, place))
+    takes_id = _WITH_ID.search(above) is not None and not (
+        _is_item(above) and _is_item(text)
+    )
+    apart = (
+        (is_row or takes_id)
+        and not text.startswith("\n")
+        and not outline.is_hidden(place - len(above) - 1)
+    )
+    return _Splice(
+        place, place, text, blank_before=apart, blank_after=_is_underlined(outline, place)
+    )
 
 
 def _deletion(outline: Outline, start: int, end: int) -> _Splice:
@@ -300,7 +350,9 @@ def _deletion(outline: Outline, start: int, end: int) -> _Splice:
 
 def _is_underlined(outline: Outline, place: int) -> bool:
     """Whether a heading begins here that would take the line above it for its own: one with a line below it."""
-    if place == len(outline.flat) or not any(each.start == place for each in outline.headings):
+    if place == len(outline.flat) or not any(
+        each.start == place for each in outline.headings
+    ):
         return False
     return not outline.flat[place : line_end(outline.flat, place)].lstrip().startswith("#")
 
@@ -358,7 +410,9 @@ def _splice_block(outline: Outline, name: str, each: Edit) -> _Splice:
         text = "\n".join(indent + line if line else line for line in text.split("\n"))
     follows = flat[block.end : line_end(flat, block.end)]
     before = not is_item and not text.startswith("\n")
-    return _Splice(block.end, block.end, text, before, blank_after=not is_item and _is_text(follows))
+    return _Splice(
+        block.end, block.end, text, before, blank_after=not is_item and _is_text(follows)
+    )
 
 
 def _as_block(block: _Block, name: str, text: str) -> str:
@@ -382,10 +436,14 @@ def _as_block(block: _Block, name: str, text: str) -> str:
 
 def _find_block(outline: Outline, name: str) -> _Block:
     # Ids differ by more than case, as in Obsidian; which of them is meant by the very letters is tried first.
-    places = [*_places_of_id(outline, name)] or [at for each, at in block_ids(outline) if same(each, name)]
+    places = [*_places_of_id(outline, name)] or [
+        at for each, at in block_ids(outline) if same(each, name)
+    ]
     if not places:
         raise NotFound(
-            f"There is no block ^{printable(name)}.", hint="get_outline lists the block ids.", block=printable(name)
+            f"There is no block ^{printable(name)}.",
+            hint="get_outline lists the block ids.",
+            block=printable(name),
         )
     if len(places) > 1:
         raise _ambiguous(outline, "block", f"^{name}", places)
@@ -405,7 +463,12 @@ def _places_of_id(outline: Outline, name: str) -> Iterator[int]:
     at = flat.find(f"^{name}", outline.body)
     while at >= 0:
         rest = flat[at + 1 + len(name) : line_end(flat, at)]
-        if name and not rest.strip() and flat[at - 1 : at] in ("", " ", "\t", "\n") and not outline.is_hidden(at):
+        if (
+            name
+            and not rest.strip()
+            and flat[at - 1 : at] in ("", " ", "\t", "\n")
+            and not outline.is_hidden(at)
+        ):
             yield at
         at = flat.find(f"^{name}", at + 1)
 
@@ -427,10 +490,16 @@ def _block_at(outline: Outline, place: int) -> _Block:
     line = flat[first:end]
     content = item_content(line.partition("\n")[0])
     if content is None:
-        mark = _HEADING_MARK.match(line) if first in {each.start for each in outline.headings} else None
+        mark = (
+            _HEADING_MARK.match(line)
+            if first in {each.start for each in outline.headings}
+            else None
+        )
         return _Block(name, first, end, end, heading_mark=mark and mark[0])
     marker = _MARKER.match(line, _blanks(flat, first))
-    prefix = outline.text[first : first + (marker.end() if marker else _blanks(flat, first))]
+    prefix = outline.text[
+        first : first + (marker.end() if marker else _blanks(flat, first))
+    ]
     return _Block(name, first, end, _item_end(flat, end, content), prefix)
 
 
@@ -443,7 +512,9 @@ def _paragraph_start(outline: Outline, start: int, *, whole: bool) -> int:
     headings = {each.start for each in outline.headings}
     line = flat[start : line_end(flat, start)]
     for above, text in lines_above(flat, start, outline.body):
-        ends_here = start in headings or (not whole and item_content(line.rstrip("\n")) is not None)
+        ends_here = start in headings or (
+            not whole and item_content(line.rstrip("\n")) is not None
+        )
         if ends_here or not text.strip() or above in headings or outline.is_hidden(above):
             break
         start = above
@@ -487,8 +558,14 @@ def _splice_lines(outline: Outline, each: Edit) -> _Splice:
         )
     end = start
     if start is not None:
-        end = _start_of(flat, last + 1) or (len(flat) if _start_of(flat, last) is not None else None)
-    if start is None or end is None or _plain(outline.text[start:end]) != _plain(each.expect):
+        end = _start_of(flat, last + 1) or (
+            len(flat) if _start_of(flat, last) is not None else None
+        )
+    if (
+        start is None
+        or end is None
+        or _plain(outline.text[start:end]) != _plain(each.expect)
+    ):
         raise _unexpected(outline, each.expect, first, last)
     match each.do:
         case "insert":
@@ -518,7 +595,9 @@ def _unexpected(outline: Outline, expect: str, first: int, last: int) -> Changed
         line = text.count("\n", 0, at) + 1
         details["lines"] = [line, line + wanted.count("\n") - 2]
         hint = f"The expected text stands in lines {line}-{details['lines'][1]}."
-    return Changed(f"Lines {first}-{last} do not say what was expected.", hint=hint, **details)
+    return Changed(
+        f"Lines {first}-{last} do not say what was expected.", hint=hint, **details
+    )
 
 
 def _plain(text: str) -> str:
@@ -538,15 +617,24 @@ def _edit_key(text: str, each: Edit) -> str:
         value = each.text
     is_there = key in properties
     if not is_there and each.do != "insert":
-        raise NotFound(f"There is no key {printable(key)!r}.", hint='Use "insert" for a new one.', key=printable(key))
+        raise NotFound(
+            f"There is no key {printable(key)!r}.",
+            hint='Use "insert" for a new one.',
+            key=printable(key),
+        )
     if each.do == "delete":
         changed = frontmatter.alter(text, _without(properties, key, value))
     elif not is_there or each.do == "replace":
         changed = frontmatter.alter(text, properties | {key: value})
     elif isinstance(properties[key], list):
-        changed = frontmatter.extend(text, key, value if isinstance(value, list) else [value])
+        changed = frontmatter.extend(
+            text, key, value if isinstance(value, list) else [value]
+        )
     else:
-        raise Exists(f"The key {printable(key)!r} is there already.", hint='Use "replace" for another value.')
+        raise Exists(
+            f"The key {printable(key)!r} is there already.",
+            hint='Use "replace" for another value.',
+        )
     if changed is None:
         raise Denied(
             "These properties are written in a form in which one cannot be changed alone.",
@@ -583,17 +671,23 @@ def _without(properties: Mapping[str, Any], key: str, value: Any) -> dict[str, A
 # Putting it together.
 
 
-def _apply(outline: Outline, splices: Sequence[_Splice]) -> tuple[str, list[tuple[int, int]]]:
+def _apply(
+    outline: Outline, splices: Sequence[_Splice]
+) -> tuple[str, list[tuple[int, int]]]:
     """The new text, and for each splice where it stands there, counted from the end."""
     text = outline.text
     made: list[str] = []
     length = 0
     ends: dict[int, tuple[int, int]] = {}
     place = 0
-    for number in sorted(range(len(splices)), key=lambda number: (splices[number].start, splices[number].end)):
+    for number in sorted(
+        range(len(splices)), key=lambda number: (splices[number].start, splices[number].end)
+    ):
         each = splices[number]
         if each.start < place:
-            raise InvalidInput("Two edits are for the same place.", hint="Make one of them.", edit=number)
+            raise InvalidInput(
+                "Two edits are for the same place.", hint="Make one of them.", edit=number
+            )
         made.append(text[place : each.start])
         made_so_far = next((part for part in reversed(made) if part), "")
         new = _lines_for(text, each, made_so_far)
@@ -607,9 +701,13 @@ def _apply(outline: Outline, splices: Sequence[_Splice]) -> tuple[str, list[tupl
     changed = "".join(made)
     if not _has_properties(outline) and frontmatter.split(changed)[0] is not None:
         raise InvalidInput(
-            "With this text, the note's beginning would become properties.", hint="Leave out the --- line."
+            "With this text, the note's beginning would become properties.",
+            hint="Leave out the --- line.",
         )
-    return changed, [(length - start, length - end) for start, end in (ends[number] for number in range(len(splices)))]
+    return changed, [
+        (length - start, length - end)
+        for start, end in (ends[number] for number in range(len(splices)))
+    ]
 
 
 def _has_properties(outline: Outline) -> bool:
@@ -625,7 +723,9 @@ def _lines_for(text: str, each: _Splice, before: str) -> str:
     if "\r" not in new:
         new = new.replace("\n", newline)
     at_the_end = each.end == len(text)
-    if not new.endswith(("\n", "\r")) and not (at_the_end and text and not text.endswith(("\n", "\r"))):
+    if not new.endswith(("\n", "\r")) and not (
+        at_the_end and text and not text.endswith(("\n", "\r"))
+    ):
         new += newline
     if each.blank_after:
         new += newline

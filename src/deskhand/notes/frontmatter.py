@@ -37,12 +37,16 @@ _TAGGED_FLOAT = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+
 _WIKILINK = re.compile(r"\[\[(?!\s*\])[^\[\]{}\r\n]+\]\]")
 _QUOTED_ITEM = re.compile(r"(?:^|[,:])\s*[\"']")
 
-_NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_YAML = re.compile(
+    "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
 _NOT_RAW = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN = re.compile(r"[^\W\d_](?:[\w ,.'()!?&+/@-]*[\w.')!?])?")
 # Other programs read the note too, and YAML 1.1 takes all of these for something else than text.
-_MISREAD = frozenset(["true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan", "inf", "infinity"])
+_MISREAD = frozenset(
+    ["true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan", "inf", "infinity"]
+)
 # libyaml gives up on `key:` after 1,024 characters; `? key` has no such limit.
 _LONGEST_KEY = 1000
 
@@ -83,7 +87,9 @@ def render(frontmatter: Mapping[str, Any], body: str) -> str:
 def merge(text: str, changes: Mapping[str, Any]) -> str:
     """`text` with these keys set and every other byte as it was."""
     old, root = _read(text)
-    return _rewrite(text, old, root, Note(old.frontmatter | _demand_writable(changes), old.body))
+    return _rewrite(
+        text, old, root, Note(old.frontmatter | _demand_writable(changes), old.body)
+    )
 
 
 def rewrite(text: str, frontmatter: Mapping[str, Any], body: str) -> str:
@@ -154,7 +160,12 @@ def _parts(text: str) -> tuple[str, str | None, str, str]:
     if opening := _OPENING.match(text):
         start = opening.end()
         if closing := _CLOSING.search(text, start):
-            return opening[0], text[start : closing.start()], closing[0], text[closing.end() :]
+            return (
+                opening[0],
+                text[start : closing.start()],
+                closing[0],
+                text[closing.end() :],
+            )
     body = text.removeprefix(_BOM)
     return text.removesuffix(body), None, "", body
 
@@ -255,14 +266,18 @@ def _load(block: str) -> _Node | None:
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         problem = getattr(error, "problem", None) or "invalid YAML"
-        raise _unreadable(block, getattr(mark, "index", 0), "invalid_yaml", problem) from error
+        raise _unreadable(
+            block, getattr(mark, "index", 0), "invalid_yaml", problem
+        ) from error
     return root
 
 
 def _refuse_unfit(block: str) -> None:
     if wrong := _NOT_YAML.search(block):
         reason = "nul" if wrong[0] == "\0" else "control_character"
-        raise _unreadable(block, wrong.start(), reason, f"the character U+{ord(wrong[0]):04X}")
+        raise _unreadable(
+            block, wrong.start(), reason, f"the character U+{ord(wrong[0]):04X}"
+        )
     if len(block) > MAX_BLOCK_BYTES or len(block.encode()) > MAX_BLOCK_BYTES:
         raise Unreadable(
             "The properties cannot be read: the block that begins in line 1 is larger than 64 kB.",
@@ -325,7 +340,9 @@ def _scalar(block: str, event: Any, *, as_key: bool) -> _Node:
     start, end = event.start_mark.index, event.end_mark.index
     # The Python parser lets the escape of a lone surrogate through; no door could send it.
     if _SURROGATE.search(event.value):
-        raise _unreadable(block, start, "invalid_yaml", "half a character (a lone surrogate)")
+        raise _unreadable(
+            block, start, "invalid_yaml", "half a character (a lone surrogate)"
+        )
     is_block = event.style in ("|", ">")
     if is_block:
         end = start + len(block[start:end].rstrip())
@@ -374,7 +391,10 @@ def _render(frontmatter: dict[str, Any], body: str, newline: str) -> str:
         return body
     block = "".join(_entry(key, value, newline) for key, value in frontmatter.items())
     if len(block.encode()) > MAX_BLOCK_BYTES:
-        raise InvalidInput("The properties are larger than 64 kB.", hint="Put what is long into the body of the note.")
+        raise InvalidInput(
+            "The properties are larger than 64 kB.",
+            hint="Put what is long into the body of the note.",
+        )
     return f"---{newline}{block}---{newline}{body}"
 
 
@@ -389,7 +409,11 @@ def _entry(key: str, value: Any, newline: str, indent: str = "") -> str:
 
 
 def _is_items(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and not any(isinstance(item, list | dict) for item in value)
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and not any(isinstance(item, list | dict) for item in value)
+    )
 
 
 def _items(value: list[Any], line_start: str) -> str:
@@ -436,7 +460,9 @@ def _text(text: str) -> str:
 
 
 def _quote(text: str) -> str:
-    return _NOT_RAW.sub(lambda char: f"\\u{ord(char[0]):04x}", json.dumps(text, ensure_ascii=False))
+    return _NOT_RAW.sub(
+        lambda char: f"\\u{ord(char[0]):04x}", json.dumps(text, ensure_ascii=False)
+    )
 
 
 def _demand_writable(frontmatter: Mapping[str, Any]) -> dict[str, Any]:
@@ -521,7 +547,9 @@ def _spliced(text: str, old: Note, root: _Node | None, wanted: Note) -> str | No
     return candidate
 
 
-def _splice(block: str, root: _Node | None, wanted: dict[str, Any], newline: str) -> str | None:
+def _splice(
+    block: str, root: _Node | None, wanted: dict[str, Any], newline: str
+) -> str | None:
     """`block` with `wanted` in it, or None where its form does not allow that."""
     entries = root.entries if root else []
     edits: list[tuple[int, int, str] | None] = []
@@ -536,7 +564,11 @@ def _splice(block: str, root: _Node | None, wanted: dict[str, Any], newline: str
     if not indent.isspace():
         indent = ""
     there = {key.value for key, _ in entries}
-    added = "".join(_entry(key, value, newline, indent) for key, value in wanted.items() if key not in there)
+    added = "".join(
+        _entry(key, value, newline, indent)
+        for key, value in wanted.items()
+        if key not in there
+    )
     if root and root.flow and (edits or added):
         return None
     for edit in reversed(edits):
@@ -555,23 +587,33 @@ def _with_items(block: str, root: _Node, key: str, items: list[Any], newline: st
         return inner + comma + ", ".join(map(_flow, items)) + block[len(inner) :]
     indent = block[_line_start(block, node.start) : node.start]
     end = _line_end(block, node.end)
-    return block[:end] + "".join(f"{indent}- {inline(item)}{newline}" for item in items) + block[end:]
+    return (
+        block[:end]
+        + "".join(f"{indent}- {inline(item)}{newline}" for item in items)
+        + block[end:]
+    )
 
 
-def _edit(block: str, key: _Node, node: _Node, value: Any, newline: str) -> tuple[int, int, str] | None:
+def _edit(
+    block: str, key: _Node, node: _Node, value: Any, newline: str
+) -> tuple[int, int, str] | None:
     """Start, end and new bytes for the value of one key. Comments beside and above it stay."""
     colon = _COLON.match(block, key.end)
     if colon is None:
         return None
     gap = block[colon.end() : node.start]
     comment = ""
-    if node.block_scalar and (header := _HEADER_COMMENT.search(block[node.start : node.end])):
+    if node.block_scalar and (
+        header := _HEADER_COMMENT.search(block[node.start : node.end])
+    ):
         comment = header[1]
     if _is_items(value) and not node.flow:
         indent = block[_line_start(block, node.start) : node.start]
         if isinstance(node.value, list) and not indent.strip():
             return node.start, node.end, _items(value, newline + indent).lstrip()
-        if not (gap.strip() or comment or "#" in block[node.end : _line_end(block, node.end)]):
+        if not (
+            gap.strip() or comment or "#" in block[node.end : _line_end(block, node.end)]
+        ):
             indent = block[_line_start(block, key.start) : key.start]
             return colon.end(), node.end, _items(value, newline + indent + "  ")
     if "\n" in gap:

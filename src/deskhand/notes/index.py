@@ -53,7 +53,11 @@ class NoteMatch(BaseModel):
     path: str
     snippet: str | None = None
     vault: str | None = Field(None, exclude_if=is_absent)
-    why: str | None = Field(None, exclude_if=is_absent, description="words, or meaning with how alike from 0 to 1")
+    why: str | None = Field(
+        None,
+        exclude_if=is_absent,
+        description="words, or meaning with how alike from 0 to 1",
+    )
     # For whoever puts several answers together; they are said to nobody.
     tier: SkipJsonSchema[int] = Field(1, exclude=True)
     id: SkipJsonSchema[int] = Field(0, exclude=True)
@@ -65,7 +69,9 @@ class NoteList(BaseModel):
     # It comes with a next page: exact where that is cheap, else the most there can be.
     total: int | None = Field(None, exclude_if=is_absent)
     as_of: datetime | None = Field(None, exclude_if=is_absent)
-    not_known: int | None = Field(None, exclude_if=is_absent, description="notes the model has not seen yet")
+    not_known: int | None = Field(
+        None, exclude_if=is_absent, description="notes the model has not seen yet"
+    )
     missing: Missing = Field(None, exclude_if=is_absent)
     stamp: SkipJsonSchema[str] = Field("", exclude=True)
 
@@ -83,7 +89,9 @@ class Index:
     ) -> None:
         self._upkeep = Upkeep(root, file, now, scan_budget, batch, background=background)
 
-    def list(self, directory: str, field: tuple[str, str] | None, limit: int, cursor: str | None) -> NoteList:
+    def list(
+        self, directory: str, field: tuple[str, str] | None, limit: int, cursor: str | None
+    ) -> NoteList:
         folder = directory.strip("/")
         wanted = field and (fold(field[0]), fold(field[1]))
         return self._answer(lambda view: _list(view, folder, wanted, limit, cursor))
@@ -94,7 +102,9 @@ class Index:
 
     def paths_named(self, name: str) -> Sequence[str]:
         """The notes that a link may mean by their bare name."""
-        return self._answer(lambda view: _there(view, lookup.paths_named(view.db, links.link_key(name))))
+        return self._answer(
+            lambda view: _there(view, lookup.paths_named(view.db, links.link_key(name)))
+        )
 
     def resolve(self, targets: Iterable[str], holder: str) -> dict[str, str | None]:
         """Which note each link in the note `holder` means, if there is one."""
@@ -155,7 +165,9 @@ def _unusable(error: Exception) -> Unavailable:
     )
 
 
-def _list(view: View, folder: str, wanted: tuple[str, str] | None, limit: int, cursor: str | None) -> NoteList:
+def _list(
+    view: View, folder: str, wanted: tuple[str, str] | None, limit: int, cursor: str | None
+) -> NoteList:
     low, high = catalog.paths_below(folder)
     stamp = _stamp("list", folder, wanted)
     (after,) = _position(cursor, stamp, (low,))
@@ -168,9 +180,15 @@ def _list(view: View, folder: str, wanted: tuple[str, str] | None, limit: int, c
     return page
 
 
-def _verify_paths(view: View, wanted: tuple[str, str] | None, after: str, high: str) -> Iterator[str]:
+def _verify_paths(
+    view: View, wanted: tuple[str, str] | None, after: str, high: str
+) -> Iterator[str]:
     for path, unsure in lookup.paths_with(view.db, wanted, after, high):
-        is_there = _has_property(view, path, wanted) if unsure and wanted else walk.key_of(view.root, path)
+        is_there = (
+            _has_property(view, path, wanted)
+            if unsure and wanted
+            else walk.key_of(view.root, path)
+        )
         if is_there:
             yield path
 
@@ -191,7 +209,9 @@ def _there(view: View, found: Iterable[str]) -> list[str]:
 
 
 def _resolve(view: View, target: str, holder: str) -> str | None:
-    return links.resolve(target, holder, _there(view, lookup.paths_named(view.db, links.link_key(target))))
+    return links.resolve(
+        target, holder, _there(view, lookup.paths_named(view.db, links.link_key(target)))
+    )
 
 
 def _backlinks(view: View, path: str, limit: int) -> tuple[list[str], int]:
@@ -206,12 +226,23 @@ def _backlinks(view: View, path: str, limit: int) -> tuple[list[str], int]:
         return any(links.resolve(target, holder, namesakes) == path for target in targets)
 
     filed = groupby(lookup.links_to(view.db, name), key=itemgetter(0))
-    found = [holder for holder, rows in filed if leads_here(holder, [target for _, target in rows])]
+    found = [
+        holder
+        for holder, rows in filed
+        if leads_here(holder, [target for _, target in rows])
+    ]
     for holder in lookup.stale_notes(view.db):
         source = _source(view, holder) or ""
         if name not in fold(source) and "%" not in source:
             continue
-        if leads_here(holder, [each for each in catalog.marks_of(source).targets if links.link_key(each) == name]):
+        if leads_here(
+            holder,
+            [
+                each
+                for each in catalog.marks_of(source).targets
+                if links.link_key(each) == name
+            ],
+        ):
             found.append(holder)
     found.sort()
     return _there(view, found[:limit]), len(found)
@@ -241,8 +272,14 @@ def _search(view: View, asked: Query, limit: int, cursor: str | None) -> NoteLis
     stamp = _stamp("search", asked.whole, catalog.generation(view.db))
     tier, before = _position(cursor, stamp, (1, NEWEST))
     parts = lookup.parts(view.db, asked)
-    matches = list(islice(_matches(view, asked, parts, tier, before), demand_limit(limit) + 1))
-    page = NoteList(notes=[match.note(asked) for match in matches[:limit]], as_of=view.as_of, stamp=stamp)
+    matches = list(
+        islice(_matches(view, asked, parts, tier, before), demand_limit(limit) + 1)
+    )
+    page = NoteList(
+        notes=[match.note(asked) for match in matches[:limit]],
+        as_of=view.as_of,
+        stamp=stamp,
+    )
     if len(matches) > limit:
         page.next_cursor = cursor_behind(page, page.notes[-1])
         page.total = lookup.count_matches(view.db, parts)
@@ -268,7 +305,9 @@ class _Match:
         return NoteMatch(path=self.path, snippet=snippet, tier=self.tier, id=self.id)
 
 
-def _matches(view: View, asked: Query, parts: lookup.Parts, tier: int, before: int) -> Iterator[_Match]:
+def _matches(
+    view: View, asked: Query, parts: lookup.Parts, tier: int, before: int
+) -> Iterator[_Match]:
     last = min(len(asked.words), 2)
     for current in range(tier, last + 1):
         for candidate in lookup.candidates(view.db, asked, parts, current, before):
@@ -293,14 +332,20 @@ def _tier(asked: Query, path: str, source: str) -> int | None:
     block, body = frontmatter.split(source)
     rough = f"{fold(path)}\n{fold(body)}"
     # Parsing costs more than all the rest, and most notes need none.
-    if any(word not in rough and not matching.may_hold(block or "", word) for word in asked.words):
+    if any(
+        word not in rough and not matching.may_hold(block or "", word)
+        for word in asked.words
+    ):
         return None
     return asked.tier(catalog.text_of(source).fold(path))
 
 
 def demand_limit(limit: int) -> int:
     if limit < 1:
-        raise InvalidInput("A page has at least one entry.", fields=[FieldProblem("limit", "is below 1", str(limit))])
+        raise InvalidInput(
+            "A page has at least one entry.",
+            fields=[FieldProblem("limit", "is below 1", str(limit))],
+        )
     return limit
 
 
@@ -323,7 +368,9 @@ def _position(cursor: str | None, stamp: str, start: _Place) -> _Place:
     if cursor is None:
         return start
     try:
-        given, *position = json.loads(base64.b64decode(cursor.encode(), altchars=b"-_", validate=True))
+        given, *position = json.loads(
+            base64.b64decode(cursor.encode(), altchars=b"-_", validate=True)
+        )
     except (ValueError, TypeError, RecursionError):
         given, position = None, []
     if given != stamp or [*map(type, position)] != [*map(type, start)]:
@@ -334,6 +381,10 @@ def _position(cursor: str | None, stamp: str, start: _Place) -> _Place:
 def strange_cursor(cursor: str) -> InvalidInput:
     return InvalidInput(
         "This cursor does not continue this question.",
-        fields=[FieldProblem("cursor", "is not of this question or no longer valid", printable(cursor))],
+        fields=[
+            FieldProblem(
+                "cursor", "is not of this question or no longer valid", printable(cursor)
+            )
+        ],
         hint="Ask again without a cursor.",
     )

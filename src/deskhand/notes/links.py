@@ -22,7 +22,8 @@ _HIDDEN = re.compile(r"%%.*?%%", re.DOTALL)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 # What a tag cannot hold, as Obsidian has it.
 TAG = re.compile(
-    "(?:^|(?<=\\s))#([^\u2000-\u206f\u2e00-\u2e7f'!\"#$%&()*+,.:;<=>?@^`{|}~\\[\\]\\\\\\s]+)", re.MULTILINE
+    "(?:^|(?<=\\s))#([^\u2000-\u206f\u2e00-\u2e7f'!\"#$%&()*+,.:;<=>?@^`{|}~\\[\\]\\\\\\s]+)",
+    re.MULTILINE,
 )
 _BETWEEN_TAGS = re.compile(r"[,\s]+")
 _ENDINGS = "3gp avif base bmp canvas flac gif jpeg jpg m4a mkv mov mp3 mp4 ogg ogv opus pdf png svg wav webm webp"
@@ -65,10 +66,14 @@ def targets(properties: Mapping[str, Any], body: str) -> list[str]:
     if "[[" in body or "](" in body:
         text = _visible(body)
         places = [(each.start(), each["target"]) for each in _WIKI.finditer(text)]
-        places += [(each.start(), _address(each["target"])) for each in _MARKDOWN.finditer(text)]
+        places += [
+            (each.start(), _address(each["target"])) for each in _MARKDOWN.finditer(text)
+        ]
         found |= dict.fromkeys(target for _, target in sorted(places))
     # In a table the bar of a wikilink has a backslash before it.
-    return [target for each in found if (target := each.strip().removesuffix("\\").rstrip())]
+    return [
+        target for each in found if (target := each.strip().removesuffix("\\").rstrip())
+    ]
 
 
 def tags(properties: Mapping[str, Any], body: str) -> list[str]:
@@ -77,7 +82,11 @@ def tags(properties: Mapping[str, Any], body: str) -> list[str]:
     for key, value in properties.items():
         if key.casefold() not in ("tags", "tag"):
             continue
-        listed = value if isinstance(value, list) else _BETWEEN_TAGS.split(value if isinstance(value, str) else "")
+        listed = (
+            value
+            if isinstance(value, list)
+            else _BETWEEN_TAGS.split(value if isinstance(value, str) else "")
+        )
         for each in listed:
             _add_tag(found, str(each).strip().removeprefix("#"))
     if "#" in body:
@@ -194,5 +203,7 @@ def _markdown(found: re.Match[str], holder: str, move: Move) -> str:
         new = move.new
     else:
         return found[0]
-    place = f"<{new}{mark}{anchor}>" if bracketed else f"{quote(new, safe='/')}{mark}{anchor}"
+    place = (
+        f"<{new}{mark}{anchor}>" if bracketed else f"{quote(new, safe='/')}{mark}{anchor}"
+    )
     return f"]({place}{found['rest']})"

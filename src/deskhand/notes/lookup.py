@@ -36,7 +36,12 @@ class Candidate(NamedTuple):
     stale: int
 
     def is_filed_as(self, key: Key) -> bool:
-        return not self.stale and key == (self.mtime_ns, self.size, self.inode, self.ctime_ns)
+        return not self.stale and key == (
+            self.mtime_ns,
+            self.size,
+            self.inode,
+            self.ctime_ns,
+        )
 
 
 def parts(db: Connection, asked: Query) -> Parts:
@@ -60,13 +65,18 @@ def _words_with(db: Connection, part: str) -> list[str]:
     return found if len(found) <= WORDS else []
 
 
-def candidates(db: Connection, asked: Query, parts: Parts, tier: int, before: int) -> Iterator[Candidate]:
+def candidates(
+    db: Connection, asked: Query, parts: Parts, tier: int, before: int
+) -> Iterator[Candidate]:
     """Every note that matches by the catalog or is stale, below the id `before`, newest first."""
     source, holds, grams = _source(asked, parts, tier)
     conditions = ["instr(text.folded, ?)"]
     needles = [asked.whole]
     if tier == 2:
-        conditions = ["NOT instr(text.folded, ?)", *["instr(text.folded, ?)"] * len(asked.words)]
+        conditions = [
+            "NOT instr(text.folded, ?)",
+            *["instr(text.folded, ?)"] * len(asked.words),
+        ]
         needles += asked.words
     filed = db.execute(
         f"SELECT {_ROW} FROM {source} AS found CROSS JOIN note ON note.id = found.rowid "
@@ -74,8 +84,12 @@ def candidates(db: Connection, asked: Query, parts: Parts, tier: int, before: in
         f"WHERE {holds} AND found.rowid < ? AND NOT stale AND {' AND '.join(conditions)} ORDER BY found.rowid DESC",
         (*grams, before, *needles),
     )
-    stale = db.execute(f"SELECT {_ROW} FROM note WHERE stale AND id < ? ORDER BY id DESC", (before,))
-    return heapq.merge(map(Candidate._make, filed), map(Candidate._make, stale), key=lambda row: -row.id)
+    stale = db.execute(
+        f"SELECT {_ROW} FROM note WHERE stale AND id < ? ORDER BY id DESC", (before,)
+    )
+    return heapq.merge(
+        map(Candidate._make, filed), map(Candidate._make, stale), key=lambda row: -row.id
+    )
 
 
 def count_matches(db: Connection, parts: Parts) -> int:
@@ -124,17 +138,24 @@ def _narrow(asked: Query, parts: Parts) -> Parts:
     return narrow
 
 
-def paths_with(db: Connection, field: tuple[str, str] | None, low: str, high: str) -> Iterator[tuple[str, bool]]:
+def paths_with(
+    db: Connection, field: tuple[str, str] | None, low: str, high: str
+) -> Iterator[tuple[str, bool]]:
     """In order of path: who has the field by the tables, and with True the stale notes, which may have it."""
     if field is None:
-        every = db.execute("SELECT path FROM note WHERE path > ? AND path < ? ORDER BY path", (low, high))
+        every = db.execute(
+            "SELECT path FROM note WHERE path > ? AND path < ? ORDER BY path", (low, high)
+        )
         return ((path, False) for (path,) in every)
     filed = db.execute(
         "SELECT path, 0 FROM prop WHERE key = ? AND value = ? AND path > ? AND path < ? "
         "AND NOT EXISTS (SELECT 1 FROM note WHERE note.path = prop.path AND stale) ORDER BY path",
         (*field, low, high),
     )
-    stale = db.execute("SELECT path, 1 FROM note WHERE stale AND path > ? AND path < ? ORDER BY path", (low, high))
+    stale = db.execute(
+        "SELECT path, 1 FROM note WHERE stale AND path > ? AND path < ? ORDER BY path",
+        (low, high),
+    )
     return ((path, bool(unsure)) for path, unsure in heapq.merge(filed, stale))
 
 
@@ -159,7 +180,12 @@ def _newest(db: Connection) -> int:
 
 def paths_named(db: Connection, name: str) -> list[str]:
     """The notes of this bare name; they have it whether or not their text is filed."""
-    return [path for (path,) in db.execute("SELECT path FROM note WHERE name = ? ORDER BY path", (name,))]
+    return [
+        path
+        for (path,) in db.execute(
+            "SELECT path FROM note WHERE name = ? ORDER BY path", (name,)
+        )
+    ]
 
 
 def links_to(db: Connection, name: str) -> Iterator[tuple[str, str]]:
@@ -178,8 +204,13 @@ def every_tag(db: Connection) -> Iterator[tuple[str, str, int]]:
 
 def filed_tags_of_stale(db: Connection) -> Iterator[str]:
     """The tags that stale notes had when they were filed, for each note a JSON list."""
-    return (tags for (tags,) in db.execute("SELECT tags FROM note WHERE stale AND tags IS NOT NULL"))
+    return (
+        tags
+        for (tags,) in db.execute("SELECT tags FROM note WHERE stale AND tags IS NOT NULL")
+    )
 
 
 def stale_notes(db: Connection) -> Iterator[str]:
-    return (path for (path,) in db.execute("SELECT path FROM note WHERE stale ORDER BY path"))
+    return (
+        path for (path,) in db.execute("SELECT path FROM note WHERE stale ORDER BY path")
+    )

@@ -6,7 +6,9 @@ from deskhand.unseen import spell_out_line
 
 # What begins or ends something in Markdown, in Obsidian or in one of its plugins: code, comments, embeds, templates.
 # Within a word `_` is nothing but itself.
-_MARKS = re.compile(r"([\\`*\[\]<>|%$~=#!{}^&]|(?<!\w)_|_(?!\w)|:(?=//)|(?<=www)\.)", re.IGNORECASE)
+_MARKS = re.compile(
+    r"([\\`*\[\]<>|%$~=#!{}^&]|(?<!\w)_|_(?!\w)|:(?=//)|(?<=www)\.)", re.IGNORECASE
+)
 
 _CODE = re.compile(r"(`deskhand [\w -]+`|`[a-z_]+`)")
 

@@ -43,7 +43,9 @@ def fold(text: str) -> str:
 def query(text: str) -> Query:
     whole = fold(text).strip()
     if not whole:
-        raise InvalidInput("There is nothing to search for.", fields=[FieldProblem("query", "is empty")])
+        raise InvalidInput(
+            "There is nothing to search for.", fields=[FieldProblem("query", "is empty")]
+        )
     try:
         whole.encode()
     except UnicodeEncodeError as exc:
@@ -75,19 +77,33 @@ def gaps(whole: str) -> list[str]:
 
 
 def _gaps(words: Sequence[str]) -> Iterator[str]:
-    return map("·".join, zip([word[-GAP:] for word in words], [word[:GAP] for word in words[1:]], strict=False))
+    return map(
+        "·".join,
+        zip(
+            [word[-GAP:] for word in words],
+            [word[:GAP] for word in words[1:]],
+            strict=False,
+        ),
+    )
 
 
 def trigrams(text: str) -> list[str]:
     """Some of the text's trigrams, spread over its length: neighbours say nearly the same."""
     last = len(text) - 3
-    places = range(last + 1) if last < GRAMS else [round(at * last / (GRAMS - 1)) for at in range(GRAMS)]
+    places = (
+        range(last + 1)
+        if last < GRAMS
+        else [round(at * last / (GRAMS - 1)) for at in range(GRAMS)]
+    )
     return [text[at : at + 3] for at in places]
 
 
 def pairs(word: str) -> set[str]:
     """What finds a word by one or two characters."""
-    return {*map(operator.add, word, word[1:]), *(char for char in word if not char.isascii())}
+    return {
+        *map(operator.add, word, word[1:]),
+        *(char for char in word if not char.isascii()),
+    }
 
 
 def replace_controls(text: str) -> str:
@@ -110,17 +126,27 @@ def _quote(gram: str) -> str:
 
 def may_hold(block: str, word: str) -> bool:
     """Whether a value of this YAML block could contain the folded word; cheap, may err towards yes."""
-    return any(sign in block for sign in "\"'\\!") or _NUMERIC.issuperset(word) or word in fold(block)
+    return (
+        any(sign in block for sign in "\"'\\!")
+        or _NUMERIC.issuperset(word)
+        or word in fold(block)
+    )
 
 
-def snippet(needles: Sequence[str], path: str, values: Callable[[], Sequence[str]], body: str) -> str:
+def snippet(
+    needles: Sequence[str], path: str, values: Callable[[], Sequence[str]], body: str
+) -> str:
     """What surrounds the first match in the body, else the value, else the name that matched."""
     for needle in needles:
         if place := _locate(body, needle):
             return _excerpt(body, *place)
         for value in values():
             if place := _locate(value, needle):
-                return " ".join(value.split()) if len(value) <= LONG_VALUE else _excerpt(value, *place)
+                return (
+                    " ".join(value.split())
+                    if len(value) <= LONG_VALUE
+                    else _excerpt(value, *place)
+                )
         if needle in fold(path):
             return path
     return path
@@ -154,7 +180,9 @@ def _unfold(text: str, place: int) -> int:
     for line in text.splitlines(keepends=True):
         length = len(fold(line))
         if place < length:
-            within = bisect_right(range(len(line) + 1), place, key=lambda end: len(fold(line[:end])))
+            within = bisect_right(
+                range(len(line) + 1), place, key=lambda end: len(fold(line[:end]))
+            )
             return start + within - 1
         place -= length
         start += len(line)

@@ -49,7 +49,9 @@ class Likeness:
 
 
 class Meaning:
-    def __init__(self, root: Path, file: Path, model: str, embed: Embed, inside: Inside = ()) -> None:
+    def __init__(
+        self, root: Path, file: Path, model: str, embed: Embed, inside: Inside = ()
+    ) -> None:
         """`embed` gives a vector for each text."""
         self._root = root
         self._file = file
@@ -62,19 +64,33 @@ class Meaning:
     def search(self, query: str, limit: int) -> tuple[list[Likeness], int]:
         """The notes most like the question, and how many are not known to the model yet."""
         with self._turn, walk.open_root(self._root) as root, self._opened() as db:
-            there = {path: key for path, key in walk.scan(root).items() if not path.casefold().startswith(self._closed)}
+            there = {
+                path: key
+                for path, key in walk.scan(root).items()
+                if not path.casefold().startswith(self._closed)
+            }
             left = self._fill(db, root, there)
             (asked,) = map(_normal, self._embed([query]))
-            rows = db.execute("SELECT path, data FROM vector WHERE model = ?", (self._model,))
-            scores = [(_likeness(asked, data), path) for path, data in rows if path in there]
+            rows = db.execute(
+                "SELECT path, data FROM vector WHERE model = ?", (self._model,)
+            )
+            scores = [
+                (_likeness(asked, data), path) for path, data in rows if path in there
+            ]
             scores.sort(key=lambda each: (-each[0], each[1]))
             best = [(score, path) for score, path in scores[:limit] if score >= LEAST]
             return [Likeness(path, score, _text(root, path)) for score, path in best], left
 
-    def _fill(self, db: sqlite3.Connection, root: walk.Root, there: Mapping[str, Key]) -> int:
+    def _fill(
+        self, db: sqlite3.Connection, root: walk.Root, there: Mapping[str, Key]
+    ) -> int:
         """Ask for the vectors that are missing, as many as one question may; how many are left."""
-        known = dict(db.execute("SELECT path, key FROM vector WHERE model = ?", (self._model,)))
-        missing = [path for path, key in there.items() if known.get(path) != json.dumps(key)]
+        known = dict(
+            db.execute("SELECT path, key FROM vector WHERE model = ?", (self._model,))
+        )
+        missing = [
+            path for path, key in there.items() if known.get(path) != json.dumps(key)
+        ]
         # The newest first: those are asked about.
         missing.sort(key=lambda path: there[path], reverse=True)
         for start in range(0, min(len(missing), AT_ONCE), BATCH):
@@ -87,7 +103,10 @@ class Meaning:
             with db:
                 db.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?, ?, ?)", rows)
         with db:
-            db.executemany("DELETE FROM vector WHERE path = ?", [(path,) for path in known.keys() - there.keys()])
+            db.executemany(
+                "DELETE FROM vector WHERE path = ?",
+                [(path,) for path in known.keys() - there.keys()],
+            )
         return max(0, len(missing) - AT_ONCE)
 
     @contextmanager
@@ -100,7 +119,9 @@ class Meaning:
             yield db
         except sqlite3.DatabaseError as error:
             self._file.unlink(missing_ok=True)  # a cache: the next question makes it anew
-            raise Unavailable(f"The vectors of the notes cannot be used: {error}.", hint="Ask once more.") from error
+            raise Unavailable(
+                f"The vectors of the notes cannot be used: {error}.", hint="Ask once more."
+            ) from error
         finally:
             db.close()
 
@@ -114,15 +135,25 @@ def open_endpoint(url: str, model: str, key: str | None) -> Embed:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         try:
             asked = {"model": model, "input": [*texts]}
-            answer = httpx2.post(f"{url}/embeddings", headers=headers, json=asked, timeout=SECONDS)
+            answer = httpx2.post(
+                f"{url}/embeddings", headers=headers, json=asked, timeout=SECONDS
+            )
         except httpx2.TimeoutException as error:
             raise TimedOut("the embedding model did not answer in time") from error
         except httpx2.HTTPError as error:
-            raise Unavailable("the embedding model cannot be reached", reason=type(error).__name__) from error
+            raise Unavailable(
+                "the embedding model cannot be reached", reason=type(error).__name__
+            ) from error
         if answer.status_code in (401, 403):
-            raise AuthRequired("the embedding model does not accept the key", hint="set DESKHAND_EMBEDDING_KEY")
+            raise AuthRequired(
+                "the embedding model does not accept the key",
+                hint="set DESKHAND_EMBEDDING_KEY",
+            )
         if answer.status_code != 200:
-            raise Unavailable(f"the embedding model answered {answer.status_code}", status=answer.status_code)
+            raise Unavailable(
+                f"the embedding model answered {answer.status_code}",
+                status=answer.status_code,
+            )
         return _read_vectors(answer, len(texts))
 
     return embed

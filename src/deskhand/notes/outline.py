@@ -45,9 +45,14 @@ _HTML: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = (
     (re.compile(r"<\?"), re.compile(r"\?>")),
     (re.compile(r"<!\[CDATA\["), re.compile(r"\]\]>")),
     (re.compile(r"<![A-Za-z]"), re.compile(r">")),
-    (re.compile(rf"</?(?:{_BLOCK_TAGS})(?=[\s>]|/>|\Z)", re.IGNORECASE), re.compile(r"\n(?=[ \t]*(?:\n|\Z))")),
+    (
+        re.compile(rf"</?(?:{_BLOCK_TAGS})(?=[\s>]|/>|\Z)", re.IGNORECASE),
+        re.compile(r"\n(?=[ \t]*(?:\n|\Z))"),
+    ),
 )
-_ATTRIBUTE = r"[ \t]++[a-zA-Z_:][\w:.-]*+(?:[ \t]*=[ \t]*(?:[^\s\"'=<>`]++|'[^'\n]*'|\"[^\"\n]*\"))?"
+_ATTRIBUTE = (
+    r"[ \t]++[a-zA-Z_:][\w:.-]*+(?:[ \t]*=[ \t]*(?:[^\s\"'=<>`]++|'[^'\n]*'|\"[^\"\n]*\"))?"
+)
 _TAG_ALONE = re.compile(
     rf"<(?:[a-zA-Z][a-zA-Z0-9-]*+(?:{_ATTRIBUTE})*"
     r"[ \t]*/?|/[a-zA-Z][a-zA-Z0-9-]*[ \t]*)>[ \t]*(?=\n|\Z)"
@@ -257,7 +262,9 @@ def _hidden_end(flat: str, found: re.Match[str], line: str, inside: int, top: in
             return line_end(flat, start)
 
 
-def _item_around(flat: str, start: int, indent: int, top: int, around: dict[int, int]) -> int:
+def _item_around(
+    flat: str, start: int, indent: int, top: int, around: dict[int, int]
+) -> int:
     """How far the text of the list item is indented that this line belongs to; 0 outside of lists.
 
     `around` says it of lines that were asked for, by where they begin, so that none is passed again and again.
@@ -311,7 +318,9 @@ def _fence_end(flat: str, start: int, fence: str, column: int) -> int:
     if fence[0] == "`" and "`" in flat[start:first].partition(fence)[2].lstrip("`"):
         return first  # code within a line
     last = _item_end(flat, start, column)
-    closing = _closing(fence[0], len(fence), deep=bool(column)).search(flat, first - 1, last)
+    closing = _closing(fence[0], len(fence), deep=bool(column)).search(
+        flat, first - 1, last
+    )
     if closing is None:
         return last
     return line_end(flat, closing.end())
@@ -339,7 +348,9 @@ def _is_below_text(flat: str, place: int, top: int) -> bool:
     return bool(next(lines_above(flat, place, top), (0, ""))[1].strip())
 
 
-def _underlined(flat: str, start: int, top: int, mark: str, barren: int, around: dict[int, int]) -> Heading | None:
+def _underlined(
+    flat: str, start: int, top: int, mark: str, barren: int, around: dict[int, int]
+) -> Heading | None:
     """The heading that consists of the paragraph above this line, if there is one; the line at `barren` made none."""
     paragraph: list[tuple[int, str]] = []
     for place, line in lines_above(flat, start, top):
@@ -358,7 +369,10 @@ def _underlined(flat: str, start: int, top: int, mark: str, barren: int, around:
     lines = [line for _, line in paragraph]
     if _BEGINS.match(opening) or (indent and _item_around(flat, first, indent, 0, around)):
         return None
-    if any(_INTERRUPTS.match(line) or ("|" in line and _TABLE_RULE.match(line)) for line in lines):
+    if any(
+        _INTERRUPTS.match(line) or ("|" in line and _TABLE_RULE.match(line))
+        for line in lines
+    ):
         return None
     text = " ".join(line.strip() for line in lines)
     return Heading(1 if mark[0] == "=" else 2, text, first, line_end(flat, start))

@@ -19,7 +19,9 @@ from deskhand.notes.folders import DASHBOARD, FOLDERS
 from deskhand.notes.root import is_shut, loose, open_folder
 from deskhand.unseen import reads_as
 
-PROTECTED = frozenset({"Approved", "Rejected", "Pending_Approval", "Drafts", "Done", "Logs", DASHBOARD})
+PROTECTED = frozenset(
+    {"Approved", "Rejected", "Pending_Approval", "Drafts", "Done", "Logs", DASHBOARD}
+)
 """What only a person and the desk's own code may change, at the top of the vault."""
 
 _ALIKE = str.maketrans("|i", "ll")
@@ -34,7 +36,14 @@ def note_path(path: str, field: str = "path") -> tuple[str, ...]:
     if not names[-1].lower().endswith(".md"):
         raise InvalidInput(
             f"{printable(path)!r} does not name a note",
-            fields=[FieldProblem(field, "a note's path ends in .md", printable(path), f"{printable(path)}.md")],
+            fields=[
+                FieldProblem(
+                    field,
+                    "a note's path ends in .md",
+                    printable(path),
+                    f"{printable(path)}.md",
+                )
+            ],
         )
     return names
 
@@ -67,7 +76,10 @@ def deny_protected(names: tuple[str, ...], inside: Inside = ()) -> None:
     if folder is None or (folder not in PROTECTED and loose(names[0]) == loose(folder)):
         return
     if folder in PROTECTED:
-        raise _closed(names, f"{printable(names[0])} is changed by the person and the desk, not by tools")
+        raise _closed(
+            names,
+            f"{printable(names[0])} is changed by the person and the desk, not by tools",
+        )
     raise _closed(names, f"{printable(names[0])} could be taken for {folder}")
 
 
@@ -84,7 +96,11 @@ def resembled(name: str, own: tuple[str, ...] = FOLDERS) -> str | None:
 
 def skeleton(name: str) -> str:
     """What is left of a name once case, Unicode forms, accents, invisible characters, dots and blanks are ignored."""
-    marks = frozenset(char for char in name if char in "\n\t" or unicodedata.category(char) in {"Mn", "Me"})
+    marks = frozenset(
+        char
+        for char in name
+        if char in "\n\t" or unicodedata.category(char) in {"Mn", "Me"}
+    )
     seen = reads_as("".join(char for char in name if char not in marks))
     return seen.strip(". \u00a0\u3000").translate(_ALIKE).replace("cl", "d")
 
@@ -93,23 +109,33 @@ def _is_taken_for(seen: str, folder: str) -> bool:
     """Whether only letters of other alphabets keep them apart; a name in one other alphabet is a word of its own."""
     if len(seen) != len(folder):
         return False
-    alphabets = {unicodedata.name(char, "?").partition(" ")[0] for char in seen if char.isalpha()}
+    alphabets = {
+        unicodedata.name(char, "?").partition(" ")[0] for char in seen if char.isalpha()
+    }
     if len(alphabets) == 1 and alphabets != {"LATIN"}:
         return False
-    return all(not one.isascii() or one == other for one, other in zip(seen, folder, strict=True))
+    return all(
+        not one.isascii() or one == other for one, other in zip(seen, folder, strict=True)
+    )
 
 
 @contextmanager
-def opened(root: Path, names: tuple[str, ...], *, create: bool = False) -> Iterator[tuple[int, tuple[str, ...]]]:
+def opened(
+    root: Path, names: tuple[str, ...], *, create: bool = False
+) -> Iterator[tuple[int, tuple[str, ...]]]:
     """The folder's descriptor and the names as they are on the disk."""
     if is_shut(root, names):
         why = "the desk's home lies there, which no tool enters"
-        raise Denied(why, reason="protected", hint="leave it to the person", path="/".join(names))
+        raise Denied(
+            why, reason="protected", hint="leave it to the person", path="/".join(names)
+        )
     folder = open_folder(root)
     found: list[str] = []
     try:
         for name in names:
-            actual = on_disk(folder, name) or _make(folder, name, create=create, path="/".join(names))
+            actual = on_disk(folder, name) or _make(
+                folder, name, create=create, path="/".join(names)
+            )
             inner = _enter(folder, actual, "/".join(names))
             os.close(folder)
             folder = inner
@@ -140,7 +166,10 @@ def on_disk(folder: int, name: str) -> str | None:
 def _names(path: str, field: str) -> tuple[str, ...]:
     if not path:
         raise InvalidInput(
-            "the path is empty", fields=[FieldProblem(field, "must not be empty", "", "Use a vault-relative path")]
+            "the path is empty",
+            fields=[
+                FieldProblem(field, "must not be empty", "", "Use a vault-relative path")
+            ],
         )
     names = tuple(path.split("/"))
     for name in names:
@@ -152,7 +181,11 @@ def _names(path: str, field: str) -> tuple[str, ...]:
                 path=printable(path),
             )
     if names[0].startswith("~") or len(names) > _DEPTH:
-        raise Denied(f"{printable(path)!r} is not a path inside the vault", reason="outside", path=printable(path))
+        raise Denied(
+            f"{printable(path)!r} is not a path inside the vault",
+            reason="outside",
+            path=printable(path),
+        )
     return names
 
 
@@ -160,10 +193,16 @@ def _refusal(name: str) -> str | None:
     lookalike = unicodedata.normalize("NFKC", name)
     checks = {
         "absolute, doubled or relative parts are not followed": name in ("", ".", ".."),
-        "names that begin with a dot are closed": lookalike.startswith(".") or not skeleton(name),
-        "names do not begin or end with a blank or end with a dot": name != name.strip() or name.endswith("."),
-        "a backslash, colon or look-alike of a slash": any(char in lookalike for char in "/\\:"),
-        "a control character": any(unicodedata.category(char) in {"Cc", "Zl", "Zp"} for char in name),
+        "names that begin with a dot are closed": lookalike.startswith(".")
+        or not skeleton(name),
+        "names do not begin or end with a blank or end with a dot": name != name.strip()
+        or name.endswith("."),
+        "a backslash, colon or look-alike of a slash": any(
+            char in lookalike for char in "/\\:"
+        ),
+        "a control character": any(
+            unicodedata.category(char) in {"Cc", "Zl", "Zp"} for char in name
+        ),
         "a name is too long": len(name.encode("utf-8", "replace")) > _NAME_BYTES,
     }
     return next((why for why, applies in checks.items() if applies), None)

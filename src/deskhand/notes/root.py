@@ -31,7 +31,9 @@ def shut(root: Path, home: Path) -> None:
 
 def is_shut(root: Path, names: Sequence[str]) -> bool:
     """Whether this folder of the vault is the desk's home, or lies in it."""
-    return any(tuple(map(loose, names[: len(home)])) == home for home in _SHUT.get(root, ()))
+    return any(
+        tuple(map(loose, names[: len(home)])) == home for home in _SHUT.get(root, ())
+    )
 
 
 def loose(name: str) -> str:

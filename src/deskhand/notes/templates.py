@@ -134,7 +134,12 @@ class Filler:
     """Fills the holes of a template, each once: what was filled in is not looked at again."""
 
     def __init__(
-        self, title: str, day: datetime, now: datetime, values: Mapping[str, Any], formats: Mapping[str, Any]
+        self,
+        title: str,
+        day: datetime,
+        now: datetime,
+        values: Mapping[str, Any],
+        formats: Mapping[str, Any],
     ) -> None:
         self._title = title
         self._day = day
@@ -146,7 +151,9 @@ class Filler:
 
     def fill(self, template: str) -> str:
         start = frontmatter.body_start(template)
-        filled = _HOLE.sub(self._in_properties, template[:start]) + _HOLE.sub(self._in_text, template[start:])
+        filled = _HOLE.sub(self._in_properties, template[:start]) + _HOLE.sub(
+            self._in_text, template[start:]
+        )
         self._demand_readable(filled)
         return filled
 
@@ -155,10 +162,14 @@ class Filler:
         value = self._value(found[1])
         rest = found.string[found.end() :].partition("\n")[0]
         is_alone = found.string[: found.start()].endswith(": ") and not rest.strip()
-        if is_alone and (found[1] in self._values or (value == self._title and _is_misread(value))):
+        if is_alone and (
+            found[1] in self._values or (value == self._title and _is_misread(value))
+        ):
             return frontmatter.inline(value)
         if isinstance(value, str) and len(value.splitlines()) > 1:
-            raise InvalidInput(f"The value of {printable(found[1])} does not fit in one line of the properties.")
+            raise InvalidInput(
+                f"The value of {printable(found[1])} does not fit in one line of the properties."
+            )
         return self._in_text(found)
 
     def _in_text(self, found: re.Match[str]) -> str:
@@ -176,9 +187,13 @@ class Filler:
             case "title" if not colon:
                 return self._title
             case "date":
-                return format_date(pattern.strip() or self._formats.get("date") or DATE, self._day)
+                return format_date(
+                    pattern.strip() or self._formats.get("date") or DATE, self._day
+                )
             case "time":
-                return format_date(pattern.strip() or self._formats.get("time") or TIME, self._now)
+                return format_date(
+                    pattern.strip() or self._formats.get("time") or TIME, self._now
+                )
         return None
 
     def _demand_readable(self, filled: str) -> None:
@@ -188,7 +203,9 @@ class Filler:
             missing = ", ".join(map(printable, self.left))
             raise InvalidInput(
                 f"With these values the note's properties cannot be read: {error.message}",
-                hint=f"Give values for: {missing}." if missing else "Give plain values on one line.",
+                hint=f"Give values for: {missing}."
+                if missing
+                else "Give plain values on one line.",
             ) from error
 
 

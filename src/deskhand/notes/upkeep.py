@@ -69,7 +69,14 @@ class _Scan:
 
 class Upkeep:
     def __init__(
-        self, root: Path, file: Path, now: Callable[[], float], scan_budget: float, batch: int, *, background: bool
+        self,
+        root: Path,
+        file: Path,
+        now: Callable[[], float],
+        scan_budget: float,
+        batch: int,
+        *,
+        background: bool,
     ) -> None:
         self._root = root
         self._now = now
@@ -92,7 +99,11 @@ class Upkeep:
 
     @contextmanager
     def view(self) -> Iterator[View]:
-        with self._holding_back(), walk.open_root(self._root) as root, self._catalog.connection() as db:
+        with (
+            self._holding_back(),
+            walk.open_root(self._root) as root,
+            self._catalog.connection() as db,
+        ):
             as_of = self._freshen(db, root)
             # One state of the index for the whole answer, whatever is filed meanwhile.
             with catalog.transaction(db, "DEFERRED"):
@@ -155,7 +166,11 @@ class Upkeep:
         if self._background and catalog.stale_paths(db, 1):
             self._start("file", self._file_in_background)
         scanned = self._last
-        if self._background and scanned and scanned.started + max(RESCAN_SECONDS, RESCAN_SHARE * scanned.cost) < asked:
+        if (
+            self._background
+            and scanned
+            and scanned.started + max(RESCAN_SECONDS, RESCAN_SHARE * scanned.cost) < asked
+        ):
             self._start("scan", self._scan_in_background)
         return datetime.fromtimestamp(last.wall, UTC) if last else None
 
@@ -183,16 +198,30 @@ class Upkeep:
     def _reliable(self, db: Connection, root: walk.Root) -> _Scan | None:
         """The last scan, if the watch has named everything that changed since."""
         last = self._last
-        if last is None or last.cost <= self._scan_budget or not last.watched or not self._watch.covers(root):
+        if (
+            last is None
+            or last.cost <= self._scan_budget
+            or not last.watched
+            or not self._watch.covers(root)
+        ):
             return None
         return last if last.generation == catalog.generation(db) else None
 
     def _is_unchanged(self, db: Connection, root: walk.Root) -> bool:
         """Whether a scan now would find what the last one did."""
         last = self._last
-        if last is None or not last.queued or last.cost > self._scan_budget or self._touched:
+        if (
+            last is None
+            or not last.queued
+            or last.cost > self._scan_budget
+            or self._touched
+        ):
             return False
-        if last.generation != catalog.generation(db) or catalog.has_racy(db) or not self._queue.covers(root):
+        if (
+            last.generation != catalog.generation(db)
+            or catalog.has_racy(db)
+            or not self._queue.covers(root)
+        ):
             return False
         return self._queue.is_empty()
 
@@ -207,7 +236,11 @@ class Upkeep:
         self._apply(db, root, changes)
 
     def _scan(
-        self, db: Connection, root: walk.Root, named: Iterable[str] = (), pause: Callable[[], None] | None = None
+        self,
+        db: Connection,
+        root: walk.Root,
+        named: Iterable[str] = (),
+        pause: Callable[[], None] | None = None,
     ) -> None:
         watched = self._watch.covers(root)
         wall = self._now()
@@ -226,14 +259,21 @@ class Upkeep:
         if dead > DEAD_ALLOWED and dead * 4 > versions:
             self._apply(db, root, catalog.in_order(found), clear=True)
         else:
-            changes: dict[str, walk.Key | None] = {path: found[path] for path in named if path in found}
+            changes: dict[str, walk.Key | None] = {
+                path: found[path] for path in named if path in found
+            }
             self._apply(db, root, changes | catalog.differences(db, found))
         self._last = _Scan(wall, started, cost, catalog.generation(db), watched, queued)
         if cost > self._scan_budget:
             self._watch.start()
 
     def _apply(
-        self, db: Connection, root: walk.Root, changes: Mapping[str, walk.Key | None], *, clear: bool = False
+        self,
+        db: Connection,
+        root: walk.Root,
+        changes: Mapping[str, walk.Key | None],
+        *,
+        clear: bool = False,
     ) -> None:
         """Record what changed. Few texts are filed at once, many are left for the background."""
         if not changes and not clear:
@@ -294,7 +334,11 @@ class Upkeep:
     def _turn_to_file(self, *, wait: bool) -> Iterator[bool]:
         """One process files at a time; True if it is this one. A killed one gives its turn back."""
         file = self._catalog.file
-        opened = os.open(file.with_name(f"{file.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        opened = os.open(
+            file.with_name(f"{file.name}.lock"),
+            os.O_RDWR | os.O_CREAT | os.O_CLOEXEC,
+            0o600,
+        )
         with os.fdopen(opened, "r+b") as lock:
             ours = True
             try:
@@ -312,13 +356,17 @@ class Upkeep:
                 work()
             except (DeskError, sqlite3.Error, OSError) as exc:
                 # The next question meets the same trouble and tells its caller.
-                log.warning("The index of the notes could not be brought up to date: %s", exc)
+                log.warning(
+                    "The index of the notes could not be brought up to date: %s", exc
+                )
 
         with self._guard:
             running = self._threads.get(name)
             if self._closed.is_set() or (running and running.is_alive()):
                 return
-            self._threads[name] = threading.Thread(target=run, name=f"notes-{name}", daemon=True)
+            self._threads[name] = threading.Thread(
+                target=run, name=f"notes-{name}", daemon=True
+            )
             self._threads[name].start()
 
     def _file_in_background(self) -> None:

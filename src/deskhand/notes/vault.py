@@ -15,7 +15,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, WithJsonSchema
 
 from deskhand.clock import utc_now
-from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, NotFound, TooLarge, Unreadable, printable
+from deskhand.errors import (
+    Changed,
+    Denied,
+    FieldProblem,
+    InvalidInput,
+    NotFound,
+    TooLarge,
+    Unreadable,
+    printable,
+)
 from deskhand.notes import attachments, catalog, disk, editing, frontmatter, paths, walk
 from deskhand.notes.attached import read_file
 from deskhand.notes.editing import Edit, EditedText
@@ -39,7 +48,9 @@ class NoteContent(BaseModel):
     path: str = Field(description="vault-relative path (canonical)")
     frontmatter: dict[str, Any]
     body: str
-    etag: str = Field(description="pass it as if_match to write only if nobody changed the note since")
+    etag: str = Field(
+        description="pass it as if_match to write only if nobody changed the note since"
+    )
     warning: str | None = Field(None, exclude_if=is_absent)
 
 
@@ -99,7 +110,9 @@ TagCounts = Annotated[dict[str, int], WithJsonSchema({"type": "object"})]
 
 
 class TagList(BaseModel):
-    tags: TagCounts = Field(description="each with the number of its notes, the most used first")
+    tags: TagCounts = Field(
+        description="each with the number of its notes, the most used first"
+    )
     left_out: int | None = Field(None, exclude_if=is_absent, description="so many more")
     missing: Missing = Field(None, exclude_if=is_absent)
 
@@ -170,12 +183,20 @@ class Vault:
     def locate(self, targets: Iterable[str], holder: str) -> dict[str, str]:
         """Where the notes and files are that the note `holder` names; those that are not there are left out."""
         wanted = [*dict.fromkeys(targets)]
-        notes = self._index.resolve([target for target in wanted if not is_attachment(target)], holder)
+        notes = self._index.resolve(
+            [target for target in wanted if not is_attachment(target)], holder
+        )
         found = {target: path for target, path in notes.items() if path}
-        files = [target for target in wanted if ending(target) not in ("", "md") and target not in found]
+        files = [
+            target
+            for target in wanted
+            if ending(target) not in ("", "md") and target not in found
+        ]
         return found | attachments.find(self._root, files, holder)
 
-    def _bytes(self, path: str, names: Callable[[str], tuple[str, ...]] = paths.note_path) -> tuple[str, bytes]:
+    def _bytes(
+        self, path: str, names: Callable[[str], tuple[str, ...]] = paths.note_path
+    ) -> tuple[str, bytes]:
         *folders, name = names(path)
         with paths.opened(self._root, tuple(folders)) as (folder, found):
             actual = paths.on_disk(folder, name)
@@ -184,19 +205,35 @@ class Vault:
             return "/".join((*found, actual)), disk.read(folder, actual)
 
     def write(
-        self, path: str, properties: dict[str, Any], body: str, *, if_match: str | None = None, merge: bool = False
+        self,
+        path: str,
+        properties: dict[str, Any],
+        body: str,
+        *,
+        if_match: str | None = None,
+        merge: bool = False,
     ) -> NoteContent:
         names = paths.note_path(path)
         paths.deny_protected(names, self._inside)
         fresh = _encode(frontmatter.render(properties, body), path)
-        with paths.opened(self._root, names[:-1], create=if_match is None) as (folder, found), disk.locked(folder):
-            actual = paths.on_disk(folder, names[-1]) or unicodedata.normalize("NFC", names[-1])
+        with (
+            paths.opened(self._root, names[:-1], create=if_match is None) as (
+                folder,
+                found,
+            ),
+            disk.locked(folder),
+        ):
+            actual = paths.on_disk(folder, names[-1]) or unicodedata.normalize(
+                "NFC", names[-1]
+            )
             canonical = "/".join((*found, actual))
             try:
                 old = disk.read(folder, actual)
             except FileNotFoundError:
                 if if_match is not None:
-                    raise Changed(f"{path} is gone", hint="write it without if_match to make it anew") from None
+                    raise Changed(
+                        f"{path} is gone", hint="write it without if_match to make it anew"
+                    ) from None
                 self._sign(fresh.decode())
                 disk.create(folder, actual, fresh)
                 new = fresh
@@ -209,17 +246,30 @@ class Vault:
         self._index.touch(canonical)
         return _content(canonical, new)
 
-    def append(self, path: str, text: str, heading: str | None = None, *, create: bool = False) -> EditedNote:
+    def append(
+        self, path: str, text: str, heading: str | None = None, *, create: bool = False
+    ) -> EditedNote:
         """Add a text at the end of a note, or of what stands directly under a heading."""
         _demand_text(text)
-        return self._change(path, partial(editing.append, added=text, heading=heading, create=create), create=create)
+        return self._change(
+            path,
+            partial(editing.append, added=text, heading=heading, create=create),
+            create=create,
+        )
 
-    def edit(self, path: str, edits: Sequence[Edit], *, if_match: str | None = None) -> EditedNote:
+    def edit(
+        self, path: str, edits: Sequence[Edit], *, if_match: str | None = None
+    ) -> EditedNote:
         """Make all the edits or none; every byte outside them stays."""
         return self._change(path, partial(editing.edit, edits=edits), if_match=if_match)
 
     def _change(
-        self, path: str, change: Callable[[str], EditedText], *, if_match: str | None = None, create: bool = False
+        self,
+        path: str,
+        change: Callable[[str], EditedText],
+        *,
+        if_match: str | None = None,
+        create: bool = False,
     ) -> EditedNote:
         names = paths.note_path(path)
         paths.deny_protected(names, self._inside)
@@ -227,7 +277,9 @@ class Vault:
             for _ in range(_TRIES):
                 with disk.locked(folder):
                     actual = paths.on_disk(folder, names[-1])
-                    canonical = "/".join((*found, actual or unicodedata.normalize("NFC", names[-1])))
+                    canonical = "/".join(
+                        (*found, actual or unicodedata.normalize("NFC", names[-1]))
+                    )
                     old = disk.read(folder, actual) if actual else None
                     if old is None and not create:
                         raise _missing(path)
@@ -241,7 +293,9 @@ class Vault:
                         continue  # another program saved meanwhile: the same edit, in what it saved
                 self._index.touch(canonical)
                 created = True if old is None else None
-                return EditedNote(path=canonical, etag=disk.etag(new), lines=edited.lines, created=created)
+                return EditedNote(
+                    path=canonical, etag=disk.etag(new), lines=edited.lines, created=created
+                )
         raise Changed(f"{path} is being written all the time")
 
     def _put(self, folder: int, path: str, old: bytes | None, text: str) -> bytes:
@@ -262,11 +316,16 @@ class Vault:
         outline = read_outline(_decode(data, canonical))
         number = Lines(outline.flat)
         headings = [
-            OutlineHeading(level=each.level, text=each.text[:_LONGEST], line=number.at(each.start))
+            OutlineHeading(
+                level=each.level, text=each.text[:_LONGEST], line=number.at(each.start)
+            )
             for each in outline.headings[:_LISTED]
         ]
         number = Lines(outline.flat)
-        blocks = [OutlineBlock(id=name, line=number.at(place)) for name, place in editing.block_ids(outline)]
+        blocks = [
+            OutlineBlock(id=name, line=number.at(place))
+            for name, place in editing.block_ids(outline)
+        ]
         return NoteOutline(
             path=canonical,
             etag=disk.etag(data),
@@ -274,15 +333,21 @@ class Vault:
             body_line=outline.line_of(outline.body),
             headings=headings,
             blocks=blocks[:_LISTED],
-            left_out=_left_out((len(outline.headings), len(headings)), (len(blocks), _LISTED)),
+            left_out=_left_out(
+                (len(outline.headings), len(headings)), (len(blocks), _LISTED)
+            ),
         )
 
     def links(self, path: str) -> NoteLinks:
         canonical, data = self._bytes(path)
         targets = catalog.marks_of(_decode(data, canonical)).targets
         files = [target for target in targets if is_attachment(target)]
-        found = self._index.resolve([target for target in targets if not is_attachment(target)], canonical)
-        outgoing = [OutgoingLink(link=target, path=path) for target, path in found.items() if path]
+        found = self._index.resolve(
+            [target for target in targets if not is_attachment(target)], canonical
+        )
+        outgoing = [
+            OutgoingLink(link=target, path=path) for target, path in found.items() if path
+        ]
         unresolved = [target for target, path in found.items() if path is None]
         backlinks, count = self._index.backlinks(canonical, _LISTED)
         return NoteLinks(
@@ -292,7 +357,10 @@ class Vault:
             unresolved=unresolved[:_LISTED],
             files=files[:_LISTED],
             left_out=_left_out(
-                (len(outgoing), _LISTED), (count, _LISTED), (len(unresolved), _LISTED), (len(files), _LISTED)
+                (len(outgoing), _LISTED),
+                (count, _LISTED),
+                (len(unresolved), _LISTED),
+                (len(files), _LISTED),
             ),
         )
 
@@ -302,21 +370,36 @@ class Vault:
         day = _day(when, now)
         settings = self._daily_settings()
         name = format_date(settings.get("format") or DATE, day)
-        path = _as_note(posixpath.join(settings.get("folder") or "", name.lstrip("/")).strip("/"))
+        path = _as_note(
+            posixpath.join(settings.get("folder") or "", name.lstrip("/")).strip("/")
+        )
         try:
             canonical, data = self._bytes(path)
         except NotFound:
             if not create:
                 return DailyNote(path=path, date=day.date().isoformat(), exists=False)
         else:
-            return DailyNote(path=canonical, date=day.date().isoformat(), exists=True, etag=disk.etag(data))
+            return DailyNote(
+                path=canonical,
+                date=day.date().isoformat(),
+                exists=True,
+                etag=disk.etag(data),
+            )
         text = ""
         if template := settings.get("template"):
             text = self._filler(path, day, {}).fill(self.text(_as_note(template)))
         made = self._create(path, text)
-        return DailyNote(path=made.path, date=day.date().isoformat(), exists=True, created=True, etag=made.etag)
+        return DailyNote(
+            path=made.path,
+            date=day.date().isoformat(),
+            exists=True,
+            created=True,
+            etag=made.etag,
+        )
 
-    def from_template(self, template: str, path: str, values: Mapping[str, Any]) -> TemplatedNote:
+    def from_template(
+        self, template: str, path: str, values: Mapping[str, Any]
+    ) -> TemplatedNote:
         """A new note from a template of the vault; never in the place of another note."""
         filler = self._filler(path, self._now(), values)
         made = self._create(path, filler.fill(self._template(template)))
@@ -326,7 +409,10 @@ class Vault:
         names = paths.note_path(path)
         paths.deny_protected(names, self._inside)
         _encode(text, path)  # what is no note must not leave a folder behind
-        with paths.opened(self._root, names[:-1], create=True) as (folder, found), disk.locked(folder):
+        with (
+            paths.opened(self._root, names[:-1], create=True) as (folder, found),
+            disk.locked(folder),
+        ):
             name = unicodedata.normalize("NFC", names[-1])
             canonical = "/".join((*found, name))
             _demand_free(folder, name, "", canonical)
@@ -351,7 +437,9 @@ class Vault:
 
     def _daily_settings(self) -> dict[str, Any]:
         """Those of the community's periodic notes where it makes the daily ones, else Obsidian's own."""
-        periodic = self._obsidian_settings("plugins", "periodic-notes", "data.json").get("daily")
+        periodic = self._obsidian_settings("plugins", "periodic-notes", "data.json").get(
+            "daily"
+        )
         if isinstance(periodic, dict) and periodic.get("enabled"):
             return {key: value for key, value in periodic.items() if isinstance(value, str)}
         return self._obsidian_settings("daily-notes.json")
@@ -365,15 +453,22 @@ class Vault:
         except (NotFound, FileNotFoundError):
             return {}
         except ValueError as error:
-            raise Unreadable(f"{place} is not JSON", hint="correct it in Obsidian's settings") from error
+            raise Unreadable(
+                f"{place} is not JSON", hint="correct it in Obsidian's settings"
+            ) from error
         return found if isinstance(found, dict) else {}
 
     def save(self, path: str, data: bytes) -> str:
         """Put a file of any kind into the vault, never in another's place; its path."""
         names = paths.file_path(path)
         paths.deny_protected(names, self._inside)
-        with paths.opened(self._root, names[:-1], create=True) as (folder, found), disk.locked(folder):
-            name = paths.on_disk(folder, names[-1]) or unicodedata.normalize("NFC", names[-1])
+        with (
+            paths.opened(self._root, names[:-1], create=True) as (folder, found),
+            disk.locked(folder),
+        ):
+            name = paths.on_disk(folder, names[-1]) or unicodedata.normalize(
+                "NFC", names[-1]
+            )
             self._sign(data.decode(errors="replace"))
             disk.create(folder, name, data)
         canonical = "/".join((*found, name))
@@ -381,7 +476,9 @@ class Vault:
             self._index.touch(canonical)
         return canonical
 
-    def move(self, source: str, destination: str, *, update_links: bool = False) -> MovedNote:
+    def move(
+        self, source: str, destination: str, *, update_links: bool = False
+    ) -> MovedNote:
         old_names = paths.note_path(source, "source")
         new_names = paths.note_path(destination, "destination")
         paths.deny_protected(old_names, self._inside)
@@ -391,7 +488,10 @@ class Vault:
             if name is None:
                 raise NotFound(f"there is no note {source}", path=source)
             old = "/".join((*old_folders, name))
-            with paths.opened(self._root, new_names[:-1], create=True) as (target, new_folders):
+            with paths.opened(self._root, new_names[:-1], create=True) as (
+                target,
+                new_folders,
+            ):
                 new_name = unicodedata.normalize("NFC", new_names[-1])
                 new = "/".join((*new_folders, new_name))
                 with disk.locked(folder, target):
@@ -406,11 +506,15 @@ class Vault:
             return self._update_links(old, new)
         return MovedNote()
 
-    def list_notes(self, directory: str, filter_: str | None, limit: int, cursor: str | None) -> NoteList:
+    def list_notes(
+        self, directory: str, filter_: str | None, limit: int, cursor: str | None
+    ) -> NoteList:
         with paths.opened(self._root, paths.folder_path(directory)) as (_, found):
             return self._index.list("/".join(found), _field(filter_), limit, cursor)
 
-    def search(self, query: str, limit: int, cursor: str | None, by: SearchBy = "words") -> NoteList:
+    def search(
+        self, query: str, limit: int, cursor: str | None, by: SearchBy = "words"
+    ) -> NoteList:
         if by == "words":
             return self._index.search(query, limit, cursor)
         if self.meaning is None:
@@ -420,33 +524,59 @@ class Vault:
                 hint="The person can set notes.embedding_url and notes.embedding_model; by=words works always.",
             )
         if cursor is not None:
-            raise InvalidInput("By meaning there is one page.", hint="Ask without a cursor, with a higher limit.")
+            raise InvalidInput(
+                "By meaning there is one page.",
+                hint="Ask without a cursor, with a higher limit.",
+            )
         found, left = self.meaning.search(query, limit)
         alike = [_describe_likeness(each) for each in found]
         page = NoteList(notes=alike, not_known=left or None)
         if by == "both":
             worded = self._index.search(query, limit, None).notes
-            page.notes = _merged([note.model_copy(update={"why": "words"}) for note in worded], alike)[:limit]
+            page.notes = _merged(
+                [note.model_copy(update={"why": "words"}) for note in worded], alike
+            )[:limit]
         return page
 
     def folder(self, directory: str) -> FolderListing:
-        with paths.opened(self._root, paths.folder_path(directory)) as (folder, found), os.scandir(folder) as listed:
+        with (
+            paths.opened(self._root, paths.folder_path(directory)) as (folder, found),
+            os.scandir(folder) as listed,
+        ):
             entries = [entry for entry in listed if walk.is_visible(entry.name)]
-            folders = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-            files = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+            folders = [
+                entry.name for entry in entries if entry.is_dir(follow_symlinks=False)
+            ]
+            files = [
+                entry.name for entry in entries if entry.is_file(follow_symlinks=False)
+            ]
         notes = filter(walk.is_note, files)
-        return FolderListing("/".join(found), sorted(folders, key=str.casefold), sorted(notes, key=str.casefold))
+        return FolderListing(
+            "/".join(found),
+            sorted(folders, key=str.casefold),
+            sorted(notes, key=str.casefold),
+        )
 
     def paths_named(self, name: str) -> list[str]:
         """The notes that a link means by their bare name, the ones nearest to the top first."""
-        return sorted(self._index.paths_named(name), key=lambda path: (path.count("/"), path))
+        return sorted(
+            self._index.paths_named(name), key=lambda path: (path.count("/"), path)
+        )
 
     def _update_links(self, old: str, new: str) -> MovedNote:
         """Let links to the moved note follow it, one note at a time, each as safely as any other write."""
         holders = self._mentions(stem(old))
-        namesakes = [path for path in holders if same(stem(path), stem(old)) and path != new]
-        others = [path for path in self._mentions(stem(new)) if same(stem(path), stem(new)) and path != new]
-        way = Move(old, new, old_name_is_unique=not namesakes, new_name_is_unique=not others)
+        namesakes = [
+            path for path in holders if same(stem(path), stem(old)) and path != new
+        ]
+        others = [
+            path
+            for path in self._mentions(stem(new))
+            if same(stem(path), stem(new)) and path != new
+        ]
+        way = Move(
+            old, new, old_name_is_unique=not namesakes, new_name_is_unique=not others
+        )
         updated = 0
         left: list[str] = []
         for holder in holders:
@@ -495,7 +625,9 @@ def count_tags(found: Iterable[tuple[str, int]]) -> TagList:
 
 def _describe_likeness(found: Likeness) -> NoteMatch:
     line = " ".join(found.text.split())[:_SNIPPET]
-    return NoteMatch(path=found.path, snippet=line or None, why=f"meaning {found.score:.2f}")
+    return NoteMatch(
+        path=found.path, snippet=line or None, why=f"meaning {found.score:.2f}"
+    )
 
 
 def _merged(worded: Sequence[NoteMatch], alike: Sequence[NoteMatch]) -> list[NoteMatch]:
@@ -526,23 +658,33 @@ def _day(text: str | None, now: datetime) -> datetime:
     try:
         found = date.fromisoformat(word)
     except ValueError:
-        problem = FieldProblem("date", "is not a date", printable(text), now.date().isoformat())
-        raise InvalidInput("The date cannot be read.", fields=[problem], hint="Write it as 2026-11-30.") from None
+        problem = FieldProblem(
+            "date", "is not a date", printable(text), now.date().isoformat()
+        )
+        raise InvalidInput(
+            "The date cannot be read.", fields=[problem], hint="Write it as 2026-11-30."
+        ) from None
     return now.replace(year=found.year, month=found.month, day=found.day)
 
 
 def _missing(path: str) -> NotFound:
-    return NotFound(f"there is no note {path}", path=path, hint="list_notes shows what is there")
+    return NotFound(
+        f"there is no note {path}", path=path, hint="list_notes shows what is there"
+    )
 
 
 def _demand_match(path: str, data: bytes, if_match: str | None) -> None:
     if if_match is not None and if_match != disk.etag(data):
-        raise Changed(f"{path} was changed since it was read", hint="read it again, then decide")
+        raise Changed(
+            f"{path} was changed since it was read", hint="read it again, then decide"
+        )
 
 
 def _demand_text(text: str) -> None:
     if not text.strip():
-        raise InvalidInput("There is nothing to add.", fields=[FieldProblem("text", "must not be blank")])
+        raise InvalidInput(
+            "There is nothing to add.", fields=[FieldProblem("text", "must not be blank")]
+        )
 
 
 def _left_out(*lists: tuple[int, int]) -> int | None:
@@ -562,11 +704,17 @@ def _all_paths(ask: Callable[[str | None], NoteList]) -> Iterator[str]:
 def _content(path: str, data: bytes) -> NoteContent:
     note = frontmatter.parse(_decode(data, path))
     return NoteContent(
-        path=path, frontmatter=note.frontmatter, body=note.body, etag=disk.etag(data), warning=note.warning
+        path=path,
+        frontmatter=note.frontmatter,
+        body=note.body,
+        etag=disk.etag(data),
+        warning=note.warning,
     )
 
 
-def _rewrite(old: bytes, path: str, properties: dict[str, Any], body: str, *, merge: bool) -> bytes:
+def _rewrite(
+    old: bytes, path: str, properties: dict[str, Any], body: str, *, merge: bool
+) -> bytes:
     text = _decode(old, path)
     if merge:
         properties = frontmatter.parse(text).frontmatter | properties
@@ -599,7 +747,12 @@ def _demand_free(folder: int, name: str, old: str, new: str) -> None:
     """A name that differs from another only in case or Unicode form is taken as well, except by the note itself."""
     taken = paths.on_disk(folder, name)
     if taken is not None and new != old and not (taken != name and same(old, new)):
-        raise Denied(f"{new} exists already", reason="exists", hint="choose another destination", path=new)
+        raise Denied(
+            f"{new} exists already",
+            reason="exists",
+            hint="choose another destination",
+            path=new,
+        )
 
 
 def _field(text: str | None) -> tuple[str, str] | None:
@@ -609,6 +762,10 @@ def _field(text: str | None) -> tuple[str, str] | None:
     if not colon or not key.strip():
         raise InvalidInput(
             "the filter is not of the form field:value",
-            fields=[FieldProblem("filter", "must be field:value", printable(text), "status:pending")],
+            fields=[
+                FieldProblem(
+                    "filter", "must be field:value", printable(text), "status:pending"
+                )
+            ],
         )
     return key.strip(), value.strip()

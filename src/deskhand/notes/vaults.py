@@ -13,8 +13,21 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeVar, cast
 
-from deskhand.errors import BadConfig, DeskError, FieldProblem, InvalidInput, OutOfScope, printable
-from deskhand.notes.index import NoteList, NoteMatch, cursor_behind, demand_limit, strange_cursor
+from deskhand.errors import (
+    BadConfig,
+    DeskError,
+    FieldProblem,
+    InvalidInput,
+    OutOfScope,
+    printable,
+)
+from deskhand.notes.index import (
+    NoteList,
+    NoteMatch,
+    cursor_behind,
+    demand_limit,
+    strange_cursor,
+)
 from deskhand.notes.vault import (
     DailyNote,
     EditedNote,
@@ -62,7 +75,9 @@ class Vaults:
         if not sign or not self.are_several or name not in self.names:
             return Place(near or asked or self.names[0], path)
         if asked not in (None, name):
-            problem = FieldProblem("vault", f"the path is of the vault {name}", asked, "Leave one of them out")
+            problem = FieldProblem(
+                "vault", f"the path is of the vault {name}", asked, "Leave one of them out"
+            )
             raise InvalidInput("The path and the call name two vaults.", fields=[problem])
         return Place(name, own)
 
@@ -93,12 +108,20 @@ class Vaults:
         with self._saying(name):
             return self._carried(name, work(self.vault(name), own))
 
-    def append(self, path: str, text: str, heading: str | None = None, *, create: bool = False) -> EditedNote:
-        return self.at(path, partial(Vault.append, text=text, heading=heading, create=create))
+    def append(
+        self, path: str, text: str, heading: str | None = None, *, create: bool = False
+    ) -> EditedNote:
+        return self.at(
+            path, partial(Vault.append, text=text, heading=heading, create=create)
+        )
 
-    def list_notes(self, directory: str, only: str | None, limit: int, cursor: str | None) -> NoteList:
+    def list_notes(
+        self, directory: str, only: str | None, limit: int, cursor: str | None
+    ) -> NoteList:
         """The notes of a folder, by path."""
-        return self.at(directory, lambda vault, own: vault.list_notes(own, only, limit, cursor))
+        return self.at(
+            directory, lambda vault, own: vault.list_notes(own, only, limit, cursor)
+        )
 
     def list_every(self, limit: int, cursor: str | None) -> NoteList:
         """The notes of one vault after another; a vault that is not there is left out."""
@@ -109,7 +132,9 @@ class Vaults:
         page = NoteList(notes=[])
         for name, following in zip_longest(names, names[1:]):
             with suppress(BadConfig):
-                page = self._carried(name, self.vault(name).list_notes("", None, limit, place or None))
+                page = self._carried(
+                    name, self.vault(name).list_notes("", None, limit, place or None)
+                )
                 if page.next_cursor:
                     page.next_cursor = f"{name}{SIGN}{page.next_cursor}"
                 elif following:
@@ -121,22 +146,34 @@ class Vaults:
     def daily(self, when: str | None, *, create: bool = False) -> DailyNote:
         return self.at("", lambda vault, _: vault.daily(when, create=create))
 
-    def move(self, source: str, destination: str, *, update_links: bool = False) -> MovedNote:
+    def move(
+        self, source: str, destination: str, *, update_links: bool = False
+    ) -> MovedNote:
         name, old = self.place(source)
         target, new = self.place(destination, near=name)
         if target != name:
-            problem = FieldProblem("destination", "is in another vault", printable(destination))
+            problem = FieldProblem(
+                "destination", "is in another vault", printable(destination)
+            )
             hint = "Read it, and write it there; links to it would lead nowhere."
-            raise InvalidInput("A note does not move from one vault to another.", fields=[problem], hint=hint)
+            raise InvalidInput(
+                "A note does not move from one vault to another.",
+                fields=[problem],
+                hint=hint,
+            )
         with self._saying(name):
             return self.vault(name).move(old, new, update_links=update_links)
 
-    def from_template(self, template: str, path: str, values: Mapping[str, Any]) -> TemplatedNote:
+    def from_template(
+        self, template: str, path: str, values: Mapping[str, Any]
+    ) -> TemplatedNote:
         name, own = self.place(path)
         holder, pattern = self.place(template, near=name)
         if holder != name:
             problem = FieldProblem("template", "is in another vault", printable(template))
-            raise InvalidInput("A note is made from a template of its own vault.", fields=[problem])
+            raise InvalidInput(
+                "A note is made from a template of its own vault.", fields=[problem]
+            )
         with self._saying(name):
             return self._carried(name, self.vault(name).from_template(pattern, own, values))
 
@@ -170,18 +207,30 @@ class Vaults:
         made.missing = missing or None
         return made
 
-    def search(self, query: str, limit: int, cursor: str | None, by: SearchBy = "words") -> NoteList:
+    def search(
+        self, query: str, limit: int, cursor: str | None, by: SearchBy = "words"
+    ) -> NoteList:
         """Find notes in every vault that the call sees, the best of each first."""
         if len(self._asked) == 1:
             return self.at("", lambda vault, _: vault.search(query, limit, cursor, by))
         demand_limit(limit)
         start, total = _read_cursor(cursor, self._asked)
-        pages, missing = self._ask(start, lambda vault, place: vault.search(query, limit, place, by))
+        pages, missing = self._ask(
+            start, lambda vault, place: vault.search(query, limit, place, by)
+        )
         shown = _merge(pages)[:limit]
-        more = {name: place for name in _turns(pages, shown) for place in _find_rest(name, pages[name], shown, start)}
+        more = {
+            name: place
+            for name in _turns(pages, shown)
+            for place in _find_rest(name, pages[name], shown, start)
+        }
         total = total or sum(page.total or len(page.notes) for page in pages.values())
-        made = NoteList(notes=[self._signed(*each) for each in shown], missing=missing or None)
-        made.as_of = min((page.as_of for page in pages.values() if page.as_of), default=None)
+        made = NoteList(
+            notes=[self._signed(*each) for each in shown], missing=missing or None
+        )
+        made.as_of = min(
+            (page.as_of for page in pages.values() if page.as_of), default=None
+        )
         made.not_known = sum(page.not_known or 0 for page in pages.values()) or None
         if more and by == "words":
             made.next_cursor = _write_cursor(more, total)
@@ -230,12 +279,21 @@ class Vaults:
         made: Any = found
         match found:
             case NoteList():
-                made = found.model_copy(update={"notes": [self._signed(name, each) for each in found.notes]})
+                made = found.model_copy(
+                    update={"notes": [self._signed(name, each) for each in found.notes]}
+                )
             case NoteLinks():
-                outgoing = [each.model_copy(update={"path": carry(each.path)}) for each in found.outgoing]
+                outgoing = [
+                    each.model_copy(update={"path": carry(each.path)})
+                    for each in found.outgoing
+                ]
                 backlinks = [*map(carry, found.backlinks)]
                 made = found.model_copy(
-                    update={"path": carry(found.path), "outgoing": outgoing, "backlinks": backlinks}
+                    update={
+                        "path": carry(found.path),
+                        "outgoing": outgoing,
+                        "backlinks": backlinks,
+                    }
                 )
             case object(path=str(path), model_copy=copy):
                 made = copy(update={"path": carry(path)})
@@ -253,7 +311,10 @@ def _merge(pages: Mapping[str, NoteList]) -> _Shown:
     """The matches of all in turn: first those with the whole query, in which each vault's own order stays."""
     shown: _Shown = []
     for tier in (1, 2):
-        lists = [[(name, note) for note in page.notes if note.tier == tier] for name, page in pages.items()]
+        lists = [
+            [(name, note) for note in page.notes if note.tier == tier]
+            for name, page in pages.items()
+        ]
         shown += [each for row in zip_longest(*lists) for each in row if each is not None]
     return shown
 
@@ -265,7 +326,9 @@ def _turns(pages: Mapping[str, NoteList], shown: _Shown) -> list[str]:
     return names[following:] + names[:following]
 
 
-def _find_rest(name: str, page: NoteList, shown: _Shown, start: Mapping[str, str | None]) -> Iterator[str | None]:
+def _find_rest(
+    name: str, page: NoteList, shown: _Shown, start: Mapping[str, str | None]
+) -> Iterator[str | None]:
     """Where this vault's answer goes on behind what is shown of it; nothing where all of it is."""
     taken = sum(each == name for each, _ in shown)
     if taken == len(page.notes) and not page.next_cursor:
@@ -277,15 +340,23 @@ def _write_cursor(places: Mapping[str, str | None], total: int) -> str:
     return base64.urlsafe_b64encode(json.dumps([places, total]).encode()).decode()
 
 
-def _read_cursor(cursor: str | None, names: Sequence[str]) -> tuple[dict[str, str | None], int]:
+def _read_cursor(
+    cursor: str | None, names: Sequence[str]
+) -> tuple[dict[str, str | None], int]:
     """Where each vault's answer goes on, of those that are seen, and how many matches there are in all."""
     if cursor is None:
         return dict.fromkeys(names), 0
     try:
-        places, total = json.loads(base64.b64decode(cursor.encode(), altchars=b"-_", validate=True))
+        places, total = json.loads(
+            base64.b64decode(cursor.encode(), altchars=b"-_", validate=True)
+        )
         found = {name: place for name, place in places.items() if name in names}
     except (ValueError, TypeError, AttributeError, RecursionError):
         found = {}
-    if not found or not all(isinstance(place, str | None) for place in found.values()) or not isinstance(total, int):
+    if (
+        not found
+        or not all(isinstance(place, str | None) for place in found.values())
+        or not isinstance(total, int)
+    ):
         raise strange_cursor(cursor)
     return found, total

@@ -113,7 +113,10 @@ def open_root(root: Path) -> Iterator[Root]:
 
 
 def scan(
-    root: Root, start: str = "", pause: Callable[[], None] | None = None, enter: Callable[[int], None] | None = None
+    root: Root,
+    start: str = "",
+    pause: Callable[[], None] | None = None,
+    enter: Callable[[int], None] | None = None,
 ) -> dict[str, Key]:
     """Every note at or below `start`, with its key. Before each folder, `pause` and `enter` (with its descriptor)."""
     if start and not all(map(is_visible, start.split("/"))):
@@ -175,7 +178,12 @@ def is_visible(name: str) -> bool:
     return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)
 
 
-def _sort(entries: Iterator["os.DirEntry[str]"], prefix: str, found: dict[str, Key], folders: list[str]) -> None:
+def _sort(
+    entries: Iterator["os.DirEntry[str]"],
+    prefix: str,
+    found: dict[str, Key],
+    folders: list[str],
+) -> None:
     for entry in entries:
         name = entry.name
         if not is_visible(name):

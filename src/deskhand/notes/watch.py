@@ -19,7 +19,18 @@ REPORT_MS = 250
 # and IN_ONLYDIR.
 _EVENTS = 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800 | 0x1000000
 # File systems whose files no other machine changes: ext, tmpfs, xfs, btrfs, f2fs, overlayfs, zfs, bcachefs.
-_OWN = frozenset({0xEF53, 0x1021994, 0x58465342, 0x9123683E, 0xF2F52010, 0x794C7630, 0x2FC12FC1, 0xCA451A4E})
+_OWN = frozenset(
+    {
+        0xEF53,
+        0x1021994,
+        0x58465342,
+        0x9123683E,
+        0xF2F52010,
+        0x794C7630,
+        0x2FC12FC1,
+        0xCA451A4E,
+    }
+)
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +58,10 @@ class ChangeQueue:
     def watch(self, folder: int) -> None:
         """Take the changes in this folder into the queue; a scan does so before it lists the folder."""
         place = f"/proc/self/fd/{folder}".encode()
-        if self._fd is not None and _call("inotify_add_watch", self._fd, place, _EVENTS) is None:
+        if (
+            self._fd is not None
+            and _call("inotify_add_watch", self._fd, place, _EVENTS) is None
+        ):
             self.close()
 
     def covers(self, root: walk.Root) -> bool:
@@ -103,7 +117,9 @@ class VaultWatch:
             if self._failed or (self._thread and self._thread.is_alive()):
                 return
             self._stop = threading.Event()
-            self._thread = threading.Thread(target=self._run, args=(self._stop,), name="notes-watch", daemon=True)
+            self._thread = threading.Thread(
+                target=self._run, args=(self._stop,), name="notes-watch", daemon=True
+            )
             self._thread.start()
 
     def covers(self, root: walk.Root) -> bool:
@@ -145,13 +161,20 @@ class VaultWatch:
                 raise_interrupt=False,
                 ignore_permission_denied=True,
             ):
-                named = {os.path.relpath(path, root) for _, path in changes if _matters(path, root)}
+                named = {
+                    os.path.relpath(path, root)
+                    for _, path in changes
+                    if _matters(path, root)
+                }
                 with self._lock:
                     self._watched = (status.st_dev, status.st_ino)
                     self._named |= named
         except (OSError, RuntimeError) as exc:
             self._failed = True
-            log.warning("The vault cannot be watched (%s), so it is scanned for every question.", exc)
+            log.warning(
+                "The vault cannot be watched (%s), so it is scanned for every question.",
+                exc,
+            )
         finally:
             with self._lock:
                 self._watched = None

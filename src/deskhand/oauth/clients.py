@@ -48,23 +48,33 @@ class OAuthClient(NamedTuple):
             return self.redirects[0]
         if address is not None and any(_is_same(address, each) for each in self.redirects):
             return address
-        raise OAuthRefusal("invalid_redirect_uri", "the client did not register this address to be sent back to")
+        raise OAuthRefusal(
+            "invalid_redirect_uri",
+            "the client did not register this address to be sent back to",
+        )
 
 
 def make_client(client_id: str, name: object, redirects: object) -> OAuthClient:
     """A client by what it says of itself; refuses addresses to which no code may go."""
     if not isinstance(redirects, list) or not 0 < len(redirects) <= MOST_REDIRECTS:
-        raise OAuthRefusal("invalid_redirect_uri", f"redirect_uris names 1 to {MOST_REDIRECTS} addresses")
+        raise OAuthRefusal(
+            "invalid_redirect_uri", f"redirect_uris names 1 to {MOST_REDIRECTS} addresses"
+        )
     for each in redirects:
         _demand_safe(each)
     return OAuthClient(client_id, _name(name, redirects[0]), tuple(redirects))
 
 
-def register(tx: Transaction, name: object, redirects: object, host: str, now: datetime) -> OAuthClient:
+def register(
+    tx: Transaction, name: object, redirects: object, host: str, now: datetime
+) -> OAuthClient:
     """Take a client that registers itself from this address of the network."""
     client = make_client(f"dhc_{secrets.token_urlsafe(18)}", name, redirects)
     oldest = (clock.to_ms(now - UNUSED_LIFE), clock.to_ms(now - LIFE))
-    tx.execute("DELETE FROM oauth_clients WHERE (used IS NULL AND created <= ?) OR used <= ?", *oldest)
+    tx.execute(
+        "DELETE FROM oauth_clients WHERE (used IS NULL AND created <= ?) OR used <= ?",
+        *oldest,
+    )
     sender = _sender(host)
     _make_room(tx, sender)
     tx.execute(
@@ -78,7 +88,10 @@ def _make_room(tx: Transaction, sender: str) -> None:
     sql = "SELECT sender, count(*) FROM oauth_clients WHERE used IS NULL GROUP BY sender"
     unused: dict[str, int] = dict(tx.all(f"{sql} ORDER BY min(created)"))
     if unused.get(sender, 0) >= MOST_UNUSED:
-        raise OAuthRefusal("temporarily_unavailable", "too many clients have registered and were not connected")
+        raise OAuthRefusal(
+            "temporarily_unavailable",
+            "too many clients have registered and were not connected",
+        )
     if sum(unused.values()) >= MOST_IN_ALL:
         greediest = max(unused, key=lambda each: unused[each])
         oldest = "SELECT id FROM oauth_clients WHERE used IS NULL AND sender = ? ORDER BY created, id LIMIT 1"
@@ -104,7 +117,9 @@ def find(tx: Transaction, client_id: str) -> OAuthClient | None:
 
 
 def note_use(tx: Transaction, client_id: str, now: datetime) -> None:
-    tx.execute("UPDATE oauth_clients SET used = ? WHERE id = ?", clock.to_ms(now), client_id)
+    tx.execute(
+        "UPDATE oauth_clients SET used = ? WHERE id = ?", clock.to_ms(now), client_id
+    )
 
 
 def _name(given: object, redirect: str) -> str:
@@ -119,7 +134,11 @@ def _name(given: object, redirect: str) -> str:
 
 def _demand_safe(address: object) -> None:
     """A code goes over TLS, or stays on the person's machine: to a loopback port, or to a program by its own scheme."""
-    if not isinstance(address, str) or len(address) > _LONGEST_ADDRESS or not _ADDRESS.fullmatch(address):
+    if (
+        not isinstance(address, str)
+        or len(address) > _LONGEST_ADDRESS
+        or not _ADDRESS.fullmatch(address)
+    ):
         raise OAuthRefusal("invalid_redirect_uri", "a redirect address is a plain URL")
     parts = _split(address)
     if parts is None or "#" in address or "\\" in address or not _is_safe(parts):
@@ -134,7 +153,9 @@ def _is_safe(parts: SplitResult) -> bool:
         case "https":
             return _AUTHORITY.fullmatch(parts.netloc) is not None
         case "http":
-            return _AUTHORITY.fullmatch(parts.netloc) is not None and _host(parts) in _LOOPBACK
+            return (
+                _AUTHORITY.fullmatch(parts.netloc) is not None and _host(parts) in _LOOPBACK
+            )
         case scheme:
             return "." in scheme or scheme in _EDITORS
 
@@ -143,12 +164,23 @@ def _is_same(address: str, registered: str) -> bool:
     if address == registered:
         return True
     given, known = _split(address), _split(registered)
-    if given is None or known is None or known.scheme != "http" or not _AUTHORITY.fullmatch(given.netloc):
+    if (
+        given is None
+        or known is None
+        or known.scheme != "http"
+        or not _AUTHORITY.fullmatch(given.netloc)
+    ):
         return False
-    if not _ADDRESS.fullmatch(address):  # a space or a line's end, which `urlsplit` passes over
+    if not _ADDRESS.fullmatch(
+        address
+    ):  # a space or a line's end, which `urlsplit` passes over
         return False
     # Programs on this machine take whichever port is free. The rest is compared as it is written.
-    return _without_port(given) == _without_port(known) and _host(known) in _LOOPBACK and "#" not in address
+    return (
+        _without_port(given) == _without_port(known)
+        and _host(known) in _LOOPBACK
+        and "#" not in address
+    )
 
 
 def _without_port(parts: SplitResult) -> Sequence[str]:

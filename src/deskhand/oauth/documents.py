@@ -59,7 +59,11 @@ class Documents:
 async def _read(answer: "httpx2.Response") -> bytes:
     """A document that is there, in plain JSON, and short; one that is elsewhere now is not there."""
     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if answer.status_code != HTTPStatus.OK or not kind.endswith("json") or "content-encoding" in answer.headers:
+    if (
+        answer.status_code != HTTPStatus.OK
+        or not kind.endswith("json")
+        or "content-encoding" in answer.headers
+    ):
         raise _refusal("it is not there as plain JSON")
     text = b""
     async for part in answer.aiter_raw():
@@ -70,4 +74,6 @@ async def _read(answer: "httpx2.Response") -> bytes:
 
 
 def _refusal(why: str) -> OAuthRefusal:
-    return OAuthRefusal("invalid_client", f"the client's id is the address of a document about it: {why}")
+    return OAuthRefusal(
+        "invalid_client", f"the client's id is the address of a document about it: {why}"
+    )

@@ -55,19 +55,38 @@ class Ended(NamedTuple):
 def allow(tx: Transaction, allowed: Allowed, now: datetime) -> str:
     """A code for the client, which only its own verifier turns into tokens."""
     code = secrets.token_urlsafe(32)
-    tx.execute("DELETE FROM oauth_codes WHERE expires <= ?", clock.to_ms(now - REFRESH_LIFE))
+    tx.execute(
+        "DELETE FROM oauth_codes WHERE expires <= ?", clock.to_ms(now - REFRESH_LIFE)
+    )
     tx.execute(
         "INSERT INTO oauth_codes (digest, family, client_id, name, redirect, challenge, scopes, resource, expires)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        *(tokens.digest(code), secrets.token_hex(16), allowed.client_id, allowed.name, allowed.redirect),
-        *(allowed.challenge, " ".join(allowed.scopes), allowed.resource, clock.to_ms(now + CODE_LIFE)),
+        *(
+            tokens.digest(code),
+            secrets.token_hex(16),
+            allowed.client_id,
+            allowed.name,
+            allowed.redirect,
+        ),
+        *(
+            allowed.challenge,
+            " ".join(allowed.scopes),
+            allowed.resource,
+            clock.to_ms(now + CODE_LIFE),
+        ),
     )
     clients.note_use(tx, allowed.client_id, now)
     return code
 
 
 def redeem(
-    tx: Transaction, client_id: str, code: str, redirect: str | None, verifier: str, resource: str | None, now: datetime
+    tx: Transaction,
+    client_id: str,
+    code: str,
+    redirect: str | None,
+    verifier: str,
+    resource: str | None,
+    now: datetime,
 ) -> Issued | Ended:
     """The first tokens for a code."""
     row = tx.one(
@@ -80,21 +99,36 @@ def redeem(
     family, name, sent_to, challenge, scopes, granted, expires, spent = row
     if spent:
         return _end(tx, family, _NO_CODE)
-    if expires <= clock.to_ms(now) or redirect not in (None, sent_to) or not _proves(verifier, challenge):
-        raise OAuthRefusal("invalid_grant", f"{_NO_CODE}; or the verifier or the redirect address is another")
+    if (
+        expires <= clock.to_ms(now)
+        or redirect not in (None, sent_to)
+        or not _proves(verifier, challenge)
+    ):
+        raise OAuthRefusal(
+            "invalid_grant",
+            f"{_NO_CODE}; or the verifier or the redirect address is another",
+        )
     grant = Grant(family, client_id, name, _narrow(granted, resource))
     if not _spend(tx, "oauth_codes", code):
         return _end(tx, family, _NO_CODE)
-    access = tokens.issue(tx, grant, scopes.split(), now, now + ACCESS_LIFE, now + REFRESH_LIFE)
+    access = tokens.issue(
+        tx, grant, scopes.split(), now, now + ACCESS_LIFE, now + REFRESH_LIFE
+    )
     return _with_refresh(tx, family, access, scopes.split(), scopes, now)
 
 
 def renew(
-    tx: Transaction, client_id: str, refresh: str, scopes: Iterable[str] | None, resource: str | None, now: datetime
+    tx: Transaction,
+    client_id: str,
+    refresh: str,
+    scopes: Iterable[str] | None,
+    resource: str | None,
+    now: datetime,
 ) -> Issued | Ended:
     """New tokens for a refresh token, which then counts no more; with fewer scopes where the client asks for fewer."""
     row = tx.one(
-        "SELECT family, scopes, expires, spent FROM oauth_refresh_tokens WHERE digest = ?", tokens.digest(refresh)
+        "SELECT family, scopes, expires, spent FROM oauth_refresh_tokens WHERE digest = ?",
+        tokens.digest(refresh),
     )
     if row is None:
         raise OAuthRefusal("invalid_grant", _NO_REFRESH)
@@ -122,7 +156,9 @@ def revoke(tx: Transaction, client_id: str, text: str) -> Token | None:
     """End the family of an access or refresh token of this client; None where there is none."""
     token = tokens.find(tx, text)
     if token is None:
-        row = tx.one("SELECT family FROM oauth_refresh_tokens WHERE digest = ?", tokens.digest(text))
+        row = tx.one(
+            "SELECT family FROM oauth_refresh_tokens WHERE digest = ?", tokens.digest(text)
+        )
         token = tokens.find_family(tx, row[0]) if row else None
     if token is None or token.client_id != client_id:
         return None
@@ -131,7 +167,12 @@ def revoke(tx: Transaction, client_id: str, text: str) -> Token | None:
 
 
 def _with_refresh(
-    tx: Transaction, family: str, access: str, scopes: Iterable[str], granted: str, now: datetime
+    tx: Transaction,
+    family: str,
+    access: str,
+    scopes: Iterable[str],
+    granted: str,
+    now: datetime,
 ) -> Issued:
     refresh = f"dhr_{secrets.token_urlsafe(32)}"
     tx.execute("DELETE FROM oauth_refresh_tokens WHERE expires <= ?", clock.to_ms(now))
@@ -144,7 +185,13 @@ def _with_refresh(
 
 def _spend(tx: Transaction, table: str, secret: str) -> bool:
     """Whether nobody was faster."""
-    return tx.execute(f"UPDATE {table} SET spent = 1 WHERE digest = ? AND spent = 0", tokens.digest(secret)) == 1
+    return (
+        tx.execute(
+            f"UPDATE {table} SET spent = 1 WHERE digest = ? AND spent = 0",
+            tokens.digest(secret),
+        )
+        == 1
+    )
 
 
 def _end(tx: Transaction, family: str, why: str) -> Ended:

@@ -34,10 +34,19 @@ async def reply(desk: Desk, message_id: str, text: str) -> str:
     """Draft this reply; the id of the draft, which waits for the person's yes like any other."""
     if not text.strip():
         raise InvalidInput("Write the reply first; nothing was done.")
-    decision = Decision(decision="draft_reply", confidence=1, reasoning="You wrote this reply.", reply_body=text)
+    decision = Decision(
+        decision="draft_reply",
+        confidence=1,
+        reasoning="You wrote this reply.",
+        reply_body=text,
+    )
     step = await _decide(desk, await find(desk, message_id), decision)
     if step.data.draft_id is None:
-        said = step.data.decision.reasoning if step.data.decision else "it was decided otherwise"
+        said = (
+            step.data.decision.reasoning
+            if step.data.decision
+            else "it was decided otherwise"
+        )
         raise InvalidInput(f"No draft could be made: {said}")
     return step.data.draft_id
 
@@ -45,10 +54,16 @@ async def reply(desk: Desk, message_id: str, text: str) -> str:
 async def archive(desk: Desk, message_id: str) -> None:
     """Out of the inbox, and its note to Done."""
     if desk.settings.dev_mode:
-        raise Denied("DEV_MODE is on: nothing is changed", reason="dev_mode", hint="set DEV_MODE=false")
+        raise Denied(
+            "DEV_MODE is on: nothing is changed",
+            reason="dev_mode",
+            hint="set DEV_MODE=false",
+        )
     step = await find(desk, message_id)
     await desk.mailbox.change([step.data.message_id], Deed("archive"))
-    await _decide(desk, step, Decision(decision="archive", confidence=1, reasoning="You archived it."))
+    await _decide(
+        desk, step, Decision(decision="archive", confidence=1, reasoning="You archived it.")
+    )
 
 
 async def put_off(desk: Desk, message_id: str, until: datetime | None) -> None:
@@ -68,7 +83,12 @@ async def hand_over(desk: Desk, message_id: str, words: str) -> None:
     step = await find(desk, message_id)
     if not await desk.store.write(steps.hand_over, step, asked):
         raise _decided(step)
-    await _mark(desk, step, {"handed_over": iso(desk.now())}, f"## For an assistant\n\n{fenced(asked)}")
+    await _mark(
+        desk,
+        step,
+        {"handed_over": iso(desk.now())},
+        f"## For an assistant\n\n{fenced(asked)}",
+    )
 
 
 async def take_back(desk: Desk, message_id: str) -> None:
@@ -84,7 +104,9 @@ async def apply_rules(desk: Desk, rule: rules.Rule) -> int:
         with suppress(NotFound):
             mail = await desk.mailbox.get(step.data.message_id)
             if rule.holds(mail):
-                woken += await desk.store.write(steps.wake, step, step.data, steps.LEFT, desk.now())
+                woken += await desk.store.write(
+                    steps.wake, step, step.data, steps.LEFT, desk.now()
+                )
     return woken
 
 
@@ -104,7 +126,9 @@ async def _decide(desk: Desk, step: Step, decision: Decision) -> Step:
         except LeaseLost:
             raise _decided(step) from None
         except DeskError as error:
-            await held.postpone(f"{error.code}: {error.message}", desk.now() + steps.backoff(0, 0.5))
+            await held.postpone(
+                f"{error.code}: {error.message}", desk.now() + steps.backoff(0, 0.5)
+            )
             raise
         return held.step
 
@@ -112,8 +136,18 @@ async def _decide(desk: Desk, step: Step, decision: Decision) -> Step:
 async def _mark(desk: Desk, step: Step, marks: dict[str, Any], appended: str) -> None:
     if step.data.note is not None:
         with suppress(FileNotFoundError, NotFound):
-            await asyncio.to_thread(files.mark, desk.own_root, files.NEEDS_ACTION, step.data.note, marks, appended)
+            await asyncio.to_thread(
+                files.mark,
+                desk.own_root,
+                files.NEEDS_ACTION,
+                step.data.note,
+                marks,
+                appended,
+            )
 
 
 def _decided(step: Step) -> Denied:
-    return Denied(f"This mail was decided meanwhile ({step.state}). Nothing was done.", reason="decided")
+    return Denied(
+        f"This mail was decided meanwhile ({step.state}). Nothing was done.",
+        reason="decided",
+    )

@@ -18,14 +18,22 @@ _TRIES = 5
 def place(root: Path, folder: str, name: str, text: str) -> None:
     """Write the file, unless it is there or was moved on by a person meanwhile."""
     if where(root, name) is None:
-        with paths.opened(root, (folder,), create=True) as (opened, _), disk.locked(opened), suppress(Exists):
+        with (
+            paths.opened(root, (folder,), create=True) as (opened, _),
+            disk.locked(opened),
+            suppress(Exists),
+        ):
             disk.create(opened, name, text.encode())
 
 
 def where(root: Path, name: str) -> str | None:
     """The folder in which the file lies."""
     for folders in _ANYWHERE:
-        with suppress(DeskError), paths.opened(root, folders) as (opened, _), suppress(FileNotFoundError):
+        with (
+            suppress(DeskError),
+            paths.opened(root, folders) as (opened, _),
+            suppress(FileNotFoundError),
+        ):
             os.stat(name, dir_fd=opened, follow_symlinks=False)
             return folders[0]
     return None
@@ -40,10 +48,14 @@ def _decode(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise Unreadable("It is no text in UTF-8.", hint="Save it as UTF-8.", reason="encoding") from error
+        raise Unreadable(
+            "It is no text in UTF-8.", hint="Save it as UTF-8.", reason="encoding"
+        ) from error
 
 
-def mark(root: Path, folder: str, name: str, changes: dict[str, Any], appended: str = "") -> None:
+def mark(
+    root: Path, folder: str, name: str, changes: dict[str, Any], appended: str = ""
+) -> None:
     """Set these keys and leave every other byte; `appended` goes to the end of the body, once."""
 
     def marked(old: bytes | None) -> bytes:
@@ -57,7 +69,12 @@ def mark(root: Path, folder: str, name: str, changes: dict[str, Any], appended: 
     change(root, (folder,), name, marked)
 
 
-def change(root: Path, folders: tuple[str, ...], name: str, changed: Callable[[bytes | None], bytes]) -> None:
+def change(
+    root: Path,
+    folders: tuple[str, ...],
+    name: str,
+    changed: Callable[[bytes | None], bytes],
+) -> None:
     """Put there what `changed` makes of what is there; what another program writes meanwhile is never lost."""
     with paths.opened(root, folders, create=True) as (opened, _):
         for _ in range(_TRIES):
@@ -89,7 +106,9 @@ def move(root: Path, name: str, source: str, target: str) -> None:
 
 def names(root: Path, folder: str) -> list[str]:
     with suppress(DeskError), paths.opened(root, (folder,)) as (opened, _):
-        return sorted(entry.name for entry in os.scandir(opened) if entry.name.lower().endswith(".md"))
+        return sorted(
+            entry.name for entry in os.scandir(opened) if entry.name.lower().endswith(".md")
+        )
     return []
 
 

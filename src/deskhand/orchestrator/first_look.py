@@ -53,7 +53,9 @@ async def may_begin(desk: Desk, account: str, *, asks: bool) -> bool:
         return look is None and not await _ask(desk, account, mailbox)
     if answer == "new":
         position = look.cursor if look else await desk.account_mailbox(account).position()
-        await desk.store.write(partial(steps.advance, mailbox=mailbox, old=None, new=position))
+        await desk.store.write(
+            partial(steps.advance, mailbox=mailbox, old=None, new=position)
+        )
     return answer != "none"
 
 
@@ -63,7 +65,9 @@ async def _ask(desk: Desk, account: str, mailbox: str) -> bool:
     mails = await recent_mail(desk, account)
     if not mails:
         return False
-    await desk.store.write(_insert, FirstLook(mailbox, len(mails), desk.settings.first_days, position, None))
+    await desk.store.write(
+        _insert, FirstLook(mailbox, len(mails), desk.settings.first_days, position, None)
+    )
     return True
 
 
@@ -78,12 +82,18 @@ async def answer(desk: Desk, mailbox: str, given: str) -> FirstLook:
     """The person's word; a later one counts as long as no mail was brought in."""
     said = next((each for each in ANSWERS if each == given), None)
     if said is None:
-        problem = FieldProblem("answer", "is none of the answers", printable(given), ", ".join(ANSWERS))
+        problem = FieldProblem(
+            "answer", "is none of the answers", printable(given), ", ".join(ANSWERS)
+        )
         raise InvalidInput("that is no answer", fields=[problem])
     look = await desk.store.write(_set_answer, mailbox, said)
     if look is None:
-        raise NotFound(f"nobody asks about a mailbox {printable(mailbox)}", hint="reload the page")
-    await desk.record("person", "bring_in", look.address, {"answer": said, "found": look.found}, None, 0)
+        raise NotFound(
+            f"nobody asks about a mailbox {printable(mailbox)}", hint="reload the page"
+        )
+    await desk.record(
+        "person", "bring_in", look.address, {"answer": said, "found": look.found}, None, 0
+    )
     return look
 
 

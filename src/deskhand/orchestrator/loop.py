@@ -20,7 +20,16 @@ from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import BadConfig, DeskError, Internal
 from deskhand.gate.requests import Request
-from deskhand.orchestrator import files, first_look, mails, reminding, replies, status, steps, watcher
+from deskhand.orchestrator import (
+    files,
+    first_look,
+    mails,
+    reminding,
+    replies,
+    status,
+    steps,
+    watcher,
+)
 from deskhand.orchestrator.model import Model
 from deskhand.orchestrator.pending import PendingNotes
 from deskhand.orchestrator.rules import RulesFile
@@ -44,7 +53,12 @@ _OWN_SERVER = [sys.executable, "-m", "deskhand", "mcp", "gmail"]
 
 class Orchestrator:
     def __init__(
-        self, desk: Desk, workers: int = WORKERS, chance: Callable[[], float] = random.random, *, asks: bool = False
+        self,
+        desk: Desk,
+        workers: int = WORKERS,
+        chance: Callable[[], float] = random.random,
+        *,
+        asks: bool = False,
     ) -> None:
         """With `asks` there is a person to ask before the first mail is brought in."""
         self._desk = desk
@@ -54,7 +68,8 @@ class Orchestrator:
         self._chance = chance
         self._lease = timedelta(seconds=desk.settings.lease_seconds)
         self._triage = mails.Triage(
-            RulesFile(desk.settings.home), Model(desk.settings) if desk.settings.model else None
+            RulesFile(desk.settings.home),
+            Model(desk.settings) if desk.settings.model else None,
         )
         self._notes = PendingNotes(desk)
         self._accounts = [account.name for account in desk.settings.mail_accounts]
@@ -67,11 +82,21 @@ class Orchestrator:
         from deskhand.orchestrator.mcp_client import MCPClient
 
         settings = self._desk.settings
-        command = shlex.split(settings.gmail_server) if settings.gmail_server else _OWN_SERVER
+        command = (
+            shlex.split(settings.gmail_server) if settings.gmail_server else _OWN_SERVER
+        )
         token = self._desk.token() if command[0].startswith("http") else None
         environment, now = config.copy_environment(), self._desk.now
         logs = (*settings.inside, "Logs")
-        return MCPClient("gmail", command, settings.vault, environment=environment, token=token, now=now, logs=logs)
+        return MCPClient(
+            "gmail",
+            command,
+            settings.vault,
+            environment=environment,
+            token=token,
+            now=now,
+            logs=logs,
+        )
 
     def _open_gmail(self) -> "MCPClient":
         return self._gmail
@@ -95,7 +120,9 @@ class Orchestrator:
         async with asyncio.TaskGroup() as group:
             for _ in range(self._workers):
                 group.create_task(self._work_through(started))
-        if error := await self._attempt(reminding.look(self._desk, all_of_them=True), "follow-ups"):
+        if error := await self._attempt(
+            reminding.look(self._desk, all_of_them=True), "follow-ups"
+        ):
             log.warning("not_reminded", extra={"why": error.message})
         await self._publish_last()
         if unheard is not None:
@@ -105,7 +132,9 @@ class Orchestrator:
         """Until `stop` is set; what was begun then is brought to its end."""
         self._say_what_it_does()
         keep = self._desk.parts.keep
-        loops = [asyncio.create_task(keep(name, work)) for name, work in self._loops().items()]
+        loops = [
+            asyncio.create_task(keep(name, work)) for name, work in self._loops().items()
+        ]
         try:
             await self._work_until(stop)
         finally:
@@ -128,9 +157,16 @@ class Orchestrator:
 
     def _say_what_it_does(self) -> None:
         if self._has_vault:
-            log.info("started", extra={"work": "mail, drafts, and sending what is approved"})
+            log.info(
+                "started", extra={"work": "mail, drafts, and sending what is approved"}
+            )
         else:
-            log.info("started", extra={"work": "sending what is approved; for mail and drafts set VAULT_PATH"})
+            log.info(
+                "started",
+                extra={
+                    "work": "sending what is approved; for mail and drafts set VAULT_PATH"
+                },
+            )
 
     # Mail.
 
@@ -139,7 +175,10 @@ class Orchestrator:
         return "watcher" if len(self._accounts) == 1 else f"mail {account}"
 
     async def _look_everywhere(self) -> None:
-        errors = [await self._attempt(self._look(name), self._part(name)) for name in self._accounts]
+        errors = [
+            await self._attempt(self._look(name), self._part(name))
+            for name in self._accounts
+        ]
         wrong = [error for error in errors if isinstance(error, BadConfig)]
         if len(wrong) == len(errors):
             raise wrong[0]
@@ -152,7 +191,9 @@ class Orchestrator:
                 new = await watcher.look(self._desk, account)
         except DeskError as error:
             self._health[named] = f"{error.code}: {error.message}"
-            log.warning("mailbox_unavailable", extra={"account": account, "why": error.message})
+            log.warning(
+                "mailbox_unavailable", extra={"account": account, "why": error.message}
+            )
             raise
         self._health[named] = "ok"
         if new:
@@ -173,13 +214,18 @@ class Orchestrator:
     # The person's files.
 
     async def _listen(self) -> None:
-        await self._whenever_changed("approvals", lambda: _WATCHED, lambda: replies.look_around(self._desk))
+        await self._whenever_changed(
+            "approvals", lambda: _WATCHED, lambda: replies.look_around(self._desk)
+        )
 
     async def _read_notes(self) -> None:
         await self._whenever_changed("notes", lambda: self._notes.watched, self._notes.look)
 
     async def _whenever_changed(
-        self, part: str, watched: Callable[[], tuple[str, ...]], look: Callable[[], Awaitable[None]]
+        self,
+        part: str,
+        watched: Callable[[], tuple[str, ...]],
+        look: Callable[[], Awaitable[None]],
     ) -> None:
         """Look when something in these places of the vault changes, and once a minute."""
         seen: tuple[int, ...] | None = None
@@ -209,7 +255,9 @@ class Orchestrator:
 
     async def _publish_last(self) -> None:
         if self._has_vault:
-            with suppress(DeskError, OSError):  # a vault that is away keeps nobody from ending
+            with suppress(
+                DeskError, OSError
+            ):  # a vault that is away keeps nobody from ending
                 await status.publish(self._desk, self._standing(), always=True)
 
     async def _publish(self) -> None:
@@ -237,13 +285,17 @@ class Orchestrator:
                 await free.acquire()
                 work = await self._due()
                 if work is not None:
-                    group.create_task(self._take(work)).add_done_callback(lambda _: free.release())
+                    group.create_task(self._take(work)).add_done_callback(
+                        lambda _: free.release()
+                    )
                     continue
                 free.release()
                 self._bell.clear()
                 ringing = asyncio.create_task(self._bell.wait())
                 wait = await self._time_to_next()
-                await asyncio.wait([ringing, ending], timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(
+                    [ringing, ending], timeout=wait, return_when=asyncio.FIRST_COMPLETED
+                )
                 ringing.cancel()
 
     async def _due(self) -> Step | Request | None:
@@ -293,15 +345,21 @@ class Orchestrator:
     async def _take(self, work: Step | Request) -> None:
         match work:
             case Step():
-                async with Held(self._desk.store, work, self._lease, self._desk.now) as held:
-                    error = await self._attempt(mails.advance(self._desk, self._triage, held), work.key)
+                async with Held(
+                    self._desk.store, work, self._lease, self._desk.now
+                ) as held:
+                    error = await self._attempt(
+                        mails.advance(self._desk, self._triage, held), work.key
+                    )
                     if error is not None:
                         await self._postpone(held, error)
             case Request():
                 # One that fails comes back when its turn does, and somebody looks how far it came.
                 sending = self._desk.gate.go_on(work, self._send)
                 if (error := await self._attempt(sending, work.id)) is not None:
-                    log.warning("send_postponed", extra={"request": work.id, "why": error.message})
+                    log.warning(
+                        "send_postponed", extra={"request": work.id, "why": error.message}
+                    )
 
     async def _send(self, request: Request) -> None:
         await replies.send(self._desk, self._open_gmail, request)
@@ -327,6 +385,9 @@ class Orchestrator:
         if isinstance(after, int):
             wait = max(wait, timedelta(seconds=after))
         again = self._desk.now() + wait
-        log.warning("step_failed", extra={"step": step.key, "code": error.code, "why": error.message})
+        log.warning(
+            "step_failed",
+            extra={"step": step.key, "code": error.code, "why": error.message},
+        )
         with suppress(LeaseLost, DeskError):
             await held.postpone(f"{error.code}: {error.message}", again)

@@ -57,7 +57,10 @@ async def advance(desk: Desk, by: Triage, held: Held) -> None:
             await held.rest("archived", "the mail was deleted before the desk read it")
             return
         if await _was_decided_by_note(desk, held.step, mail):
-            await held.rest("archived", "a note spoke of this mail before it came, and it was decided then")
+            await held.rest(
+                "archived",
+                "a note spoke of this mail before it came, and it was decided then",
+            )
             return
         await _decide(desk, by, held, mail)
     data = held.step.data
@@ -96,7 +99,9 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         await watcher.write_note(desk, mail, thread, name)
     sender = triage.sender(mail)
     if by.model is not None and known.note is None:
-        await held.note("arrived", note=name, sender=sender)  # a model may take long, and others look meanwhile
+        await held.note(
+            "arrived", note=name, sender=sender
+        )  # a model may take long, and others look meanwhile
     if known.proposed is not None and known.by_person:
         decided_by = "person"
         decision = known.proposed
@@ -105,7 +110,9 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         decision = await asyncio.to_thread(triage.restrain, known.proposed, mail)
     else:
         corrections = await desk.store.read(steps.corrections, sender)
-        decided_by, decision = await by.decide(MailToDecide(mail, thread, corrections, known.words))
+        decided_by, decision = await by.decide(
+            MailToDecide(mail, thread, corrections, known.words)
+        )
     now = desk.now()
     draft = None
     if decision.decision in ("draft_reply", "urgent"):
@@ -135,11 +142,17 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         await held.note("decided", **changes)
         return
     request = replace(draft, asked_by=decided_by, about=name)
-    changes |= {"draft_id": request.id, "drafts": known.drafts + 1, "warnings": request.warnings}
+    changes |= {
+        "draft_id": request.id,
+        "drafts": known.drafts + 1,
+        "warnings": request.warnings,
+    }
     await held.note("decided", lambda tx: ledger.insert(tx, request), **changes)
 
 
-def _heed_refusals(decision: Decision, draft: Request, refused: list[Request]) -> tuple[Decision, Request | None]:
+def _heed_refusals(
+    decision: Decision, draft: Request, refused: list[Request]
+) -> tuple[Decision, Request | None]:
     """A draft says that the person refused another one before; the same words are not drafted again."""
     if not refused:
         return decision, draft
@@ -149,7 +162,14 @@ def _heed_refusals(decision: Decision, draft: Request, refused: list[Request]) -
     return decision, replace(draft, warnings=(*draft.warnings, said))
 
 
-def _draft(held: Held, mail: FullMessage, decision: Decision, account: str, signature: str, now: datetime) -> Request:
+def _draft(
+    held: Held,
+    mail: FullMessage,
+    decision: Decision,
+    account: str,
+    signature: str,
+    now: datetime,
+) -> Request:
     """The reply as a request. Whom it goes to is read from the headers; nobody who decides can choose it."""
     number = held.step.data.drafts + 1
     ending = f"-{number}" if number > 1 else ""
@@ -195,7 +215,9 @@ def _words(request: Request) -> str:
 def _warnings(mail: FullMessage, reply: Mail) -> tuple[str, ...]:
     if reply.to.casefold() == triage.sender(mail):
         return mail.alarms
-    astray = f"The answer goes to {reply.to}, where the mail asked for it, not to its sender."
+    astray = (
+        f"The answer goes to {reply.to}, where the mail asked for it, not to its sender."
+    )
     return (*mail.alarms, astray)
 
 
@@ -214,10 +236,12 @@ async def _file(desk: Desk, data: MailFacts, decision: Decision) -> None:
         case "needs_info":
             marks |= {"status": "needs_info", "info_needed": decision.info_needed}
         case "delegate":
-            marks |= {"status": "pending_approval", "delegation_target": decision.delegation_target}
-            appended = (
-                f"## Delegation\n\n{fenced(f'To: {decision.delegation_target}{chr(10)}Why: {decision.reasoning}')}"
-            )
+            marks |= {
+                "status": "pending_approval",
+                "delegation_target": decision.delegation_target,
+            }
+            said = f"To: {decision.delegation_target}\nWhy: {decision.reasoning}"
+            appended = f"## Delegation\n\n{fenced(said)}"
         case "draft_reply" | "urgent" if data.draft_id is not None:
             draft_id = data.draft_id
             request = await desk.store.read(ledger.find, draft_id)
@@ -225,14 +249,20 @@ async def _file(desk: Desk, data: MailFacts, decision: Decision) -> None:
                 await desk.door.follow(request)
             marks |= {
                 "status": "drafted",
-                "draft_path": desk.settings.own_path(files.DRAFTS, draft_file_name(draft_id)),
+                "draft_path": desk.settings.own_path(
+                    files.DRAFTS, draft_file_name(draft_id)
+                ),
             }
     if data.note is not None:
         archived = decision.decision == "archive"
-        await asyncio.to_thread(_mark_note, desk.own_root, data.note, marks, appended, archived=archived)
+        await asyncio.to_thread(
+            _mark_note, desk.own_root, data.note, marks, appended, archived=archived
+        )
 
 
-def _mark_note(root: Path, name: str, marks: dict[str, Any], appended: str, *, archived: bool) -> None:
+def _mark_note(
+    root: Path, name: str, marks: dict[str, Any], appended: str, *, archived: bool
+) -> None:
     if files.where(root, name) == files.NEEDS_ACTION:
         files.mark(root, files.NEEDS_ACTION, name, marks, appended)
         if archived:

@@ -44,7 +44,14 @@ log = logging.getLogger("deskhand.mcp_client")
 START_SECONDS = 30
 CALL_SECONDS = 150
 """Longer than the gate's lease: when a call ends here, the send behind it has ended or can be looked up."""
-_LOST = (MCPError, OSError, anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, httpx2.HTTPError)
+_LOST = (
+    MCPError,
+    OSError,
+    anyio.ClosedResourceError,
+    anyio.BrokenResourceError,
+    anyio.EndOfStream,
+    httpx2.HTTPError,
+)
 
 
 class _Complaints:
@@ -102,7 +109,10 @@ class MCPClient:
         self._leave = asyncio.Event()
 
     async def call_tool(
-        self, tool_name: str, arguments: dict[str, Any], fallback: Callable[[], Any] | None = None
+        self,
+        tool_name: str,
+        arguments: dict[str, Any],
+        fallback: Callable[[], Any] | None = None,
     ) -> dict[str, Any]:
         """Call the tool. Where the server does not answer (mcp_unavailable) or the tool answers with an error, that is
         logged, and the fallback runs or the error is raised. What the fallback returns stands under `fallback`, beside
@@ -144,7 +154,9 @@ class MCPClient:
             # Not tried again here: nobody knows how far the call came.
             await self._forget(client)
             raise ServerDown(
-                f"the {self.server_name} server broke off", reason=type(error).__name__, hint="it is started anew"
+                f"the {self.server_name} server broke off",
+                reason=type(error).__name__,
+                hint="it is started anew",
             ) from error
 
     async def _connect(self) -> Client:
@@ -199,7 +211,10 @@ class MCPClient:
         environment = self._environment
         if environment is None:
             environment = copy_environment() | {"VAULT_PATH": str(self.vault_path)}
-        return stdio_client(StdioServerParameters(command=program, args=arguments, env=environment), complaints)
+        return stdio_client(
+            StdioServerParameters(command=program, args=arguments, env=environment),
+            complaints,
+        )
 
     async def _forget(self, client: Client) -> None:
         async with self._turn:
@@ -223,9 +238,19 @@ class MCPClient:
             "message": message,
             "severity": "ERROR",
         }
-        log.error(error.code, extra={"server": self.server_name, "tool": tool_name, "why": message})
-        with suppress(OSError, DeskError):  # a vault that cannot be written must not hide the failure itself
-            vault_log.append(self.vault_path, self._logs, f"orchestrator_{self._now():%Y-%m-%d}.jsonl", line)
+        log.error(
+            error.code,
+            extra={"server": self.server_name, "tool": tool_name, "why": message},
+        )
+        with suppress(
+            OSError, DeskError
+        ):  # a vault that cannot be written must not hide the failure itself
+            vault_log.append(
+                self.vault_path,
+                self._logs,
+                f"orchestrator_{self._now():%Y-%m-%d}.jsonl",
+                line,
+            )
 
 
 def _innermost(error: BaseException) -> str:
@@ -249,16 +274,24 @@ def _error(result: CallToolResult) -> DeskError:
     text = "".join(getattr(block, "text", "") for block in result.content)
     try:
         form = json.loads(text)
-        code, message, details = str(form["error"]), str(form["message"]), dict(form.get("details") or {})
+        code, message, details = (
+            str(form["error"]),
+            str(form["message"]),
+            dict(form.get("details") or {}),
+        )
     except (ValueError, KeyError, TypeError):
         return Internal(printable(text), reference="-")
     hint = details.pop("hint", None)
-    known = {key: value for key, value in details.items() if key not in ("fields", "retryable")}
+    known = {
+        key: value for key, value in details.items() if key not in ("fields", "retryable")
+    }
     if known.get("reason") == "provider_unavailable":
         del known["reason"]
         return ProviderDown(message, hint=hint, **known)
     if code == "permission_denied":
-        return Denied(message, reason=str(known.pop("reason", "denied")), hint=hint, **known)
+        return Denied(
+            message, reason=str(known.pop("reason", "denied")), hint=hint, **known
+        )
     if code in _ERRORS:
         return _ERRORS[code](message, hint=hint, **known)
     return Internal(message, reference=str(known.pop("reference", "-")), hint=hint)

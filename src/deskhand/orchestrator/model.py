@@ -13,7 +13,14 @@ import httpx2
 from pydantic import ValidationError
 
 from deskhand.config import Settings
-from deskhand.errors import AuthRequired, BadConfig, RateLimited, TimedOut, Unavailable, printable
+from deskhand.errors import (
+    AuthRequired,
+    BadConfig,
+    RateLimited,
+    TimedOut,
+    Unavailable,
+    printable,
+)
 from deskhand.orchestrator.triage import Decision, MailToDecide, as_data, give_up, restrain
 
 TRIES = 3
@@ -53,14 +60,18 @@ class Model:
             )
         self._anthropic = provider == "anthropic"
         self._base = settings.model_base_url or _BASE[provider]
-        self._key = settings.model_api_key.get_secret_value() if settings.model_api_key else None
+        self._key = (
+            settings.model_api_key.get_secret_value() if settings.model_api_key else None
+        )
         self._http = httpx2.AsyncClient(timeout=_TIMEOUT, follow_redirects=False)
 
     async def close(self) -> None:
         await self._http.aclose()
 
     async def decide(self, letter: MailToDecide) -> Decision:
-        messages: Messages = [{"role": "user", "content": json.dumps(as_data(letter), ensure_ascii=False)}]
+        messages: Messages = [
+            {"role": "user", "content": json.dumps(as_data(letter), ensure_ascii=False)}
+        ]
         problem = ""
         for _ in range(TRIES):
             said = await self._ask(messages, letter.words)
@@ -69,17 +80,24 @@ class Model:
             except ValueError as error:
                 problem = _in_words(error)
             correction = f"That was no valid decision: {problem}. Answer again, with one JSON object and nothing else."
-            messages += [{"role": "assistant", "content": said or "(nothing)"}, {"role": "user", "content": correction}]
+            messages += [
+                {"role": "assistant", "content": said or "(nothing)"},
+                {"role": "user", "content": correction},
+            ]
         return give_up(problem)
 
     async def _ask(self, messages: Messages, words: str | None) -> str:
         """The text of the model's answer; empty where it gave none."""
         try:
-            answer = await self._http.post(self._address, headers=self._headers, json=self._request(messages, words))
+            answer = await self._http.post(
+                self._address, headers=self._headers, json=self._request(messages, words)
+            )
         except httpx2.TimeoutException as error:
             raise TimedOut("the model did not answer in time") from error
         except httpx2.HTTPError as error:
-            raise Unavailable("the model's server cannot be reached", reason=type(error).__name__) from error
+            raise Unavailable(
+                "the model's server cannot be reached", reason=type(error).__name__
+            ) from error
         _demand_success(answer)
         try:
             return _text(answer.json())
@@ -88,18 +106,33 @@ class Model:
 
     @property
     def _address(self) -> str:
-        return f"{self._base}/v1/messages" if self._anthropic else f"{self._base}/chat/completions"
+        return (
+            f"{self._base}/v1/messages"
+            if self._anthropic
+            else f"{self._base}/chat/completions"
+        )
 
     @property
     def _headers(self) -> dict[str, str]:
         if self._anthropic:
-            return {"anthropic-version": "2023-06-01"} | ({"x-api-key": self._key} if self._key else {})
+            return {"anthropic-version": "2023-06-01"} | (
+                {"x-api-key": self._key} if self._key else {}
+            )
         return {"Authorization": f"Bearer {self._key}"} if self._key else {}
 
     def _request(self, messages: Messages, words: str | None) -> dict[str, Any]:
-        told = INSTRUCTIONS if words is None else f"{INSTRUCTIONS}\n{_TOLD}{json.dumps(words, ensure_ascii=False)}"
+        told = (
+            INSTRUCTIONS
+            if words is None
+            else f"{INSTRUCTIONS}\n{_TOLD}{json.dumps(words, ensure_ascii=False)}"
+        )
         if self._anthropic:
-            return {"model": self._model, "max_tokens": _MOST_TOKENS, "system": told, "messages": messages}
+            return {
+                "model": self._model,
+                "max_tokens": _MOST_TOKENS,
+                "system": told,
+                "messages": messages,
+            }
         system = {"role": "system", "content": told}
         return {
             "model": self._model,
@@ -113,11 +146,15 @@ def _demand_success(answer: httpx2.Response) -> None:
         case 200:
             return
         case 401 | 403:
-            raise AuthRequired("the model's server does not accept the key", hint="set DESKHAND_MODEL_API_KEY")
+            raise AuthRequired(
+                "the model's server does not accept the key",
+                hint="set DESKHAND_MODEL_API_KEY",
+            )
         case 429:
             after = answer.headers.get("Retry-After", "")
             raise RateLimited(
-                "the model's server says: later", retry_after_seconds=int(after) if after.isdecimal() else None
+                "the model's server says: later",
+                retry_after_seconds=int(after) if after.isdecimal() else None,
             )
         case status:
             raise Unavailable(f"the model's server answered {status}", status=status)
@@ -129,7 +166,9 @@ def _text(answer: Any) -> str:
         case {"choices": [{"message": {"content": str(text)}}, *_]}:
             return text
         case {"content": list(blocks)}:
-            return "".join(block.get("text", "") for block in blocks if isinstance(block, dict))
+            return "".join(
+                block.get("text", "") for block in blocks if isinstance(block, dict)
+            )
         case _:
             return ""
 
@@ -144,7 +183,10 @@ def _decision(said: str) -> Decision:
 
 def _in_words(error: ValueError) -> str:
     if isinstance(error, ValidationError):
-        problems = [f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors()]
+        problems = [
+            f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}"
+            for each in error.errors()
+        ]
         return printable("; ".join(problems), 600)
     if isinstance(error, json.JSONDecodeError):
         return "it is not JSON"

@@ -25,7 +25,14 @@ from deskhand.store import Transaction
 
 log = logging.getLogger("deskhand.pending")
 
-_MESSAGE_ID = ("message_id", "id", "gmail_id", "email_id", "source_message_id", "original_message_id")
+_MESSAGE_ID = (
+    "message_id",
+    "id",
+    "gmail_id",
+    "email_id",
+    "source_message_id",
+    "original_message_id",
+)
 _SENDER = ("from", "sender", "from_address")
 _FRESH = timedelta(seconds=10)
 _MOST_FRESH = 50
@@ -58,7 +65,10 @@ class Claim:
 
 def is_pending(note: frontmatter.Note) -> bool:
     """Whether it waits to be triaged; one whose properties cannot be read may well."""
-    return note.warning is not None or _text(_properties(note), "status").casefold() == "pending"
+    return (
+        note.warning is not None
+        or _text(_properties(note), "status").casefold() == "pending"
+    )
 
 
 def read_claim(note: frontmatter.Note) -> Claim:
@@ -71,22 +81,36 @@ def read_claim(note: frontmatter.Note) -> Claim:
         raise InvalidInput(f"its type is {kind[:40]}, and only mail is triaged")
     message_id = _text(given, *_MESSAGE_ID).strip("<>")
     if not message_id:
-        raise InvalidInput("it has no message_id, so nobody could tell whether its mail was answered before")
+        raise InvalidInput(
+            "it has no message_id, so nobody could tell whether its mail was answered before"
+        )
     if len(message_id) > _LONGEST_ID or not message_id.isprintable():
         raise InvalidInput("its message_id is none that a mailbox would give")
-    return Claim(message_id, _text(given, *_SENDER), _text(given, "subject"), note.body[: watcher.LONGEST_TEXT])
+    return Claim(
+        message_id,
+        _text(given, *_SENDER),
+        _text(given, "subject"),
+        note.body[: watcher.LONGEST_TEXT],
+    )
 
 
 def _properties(note: frontmatter.Note) -> dict[str, Any]:
     """By their names, however those are written: `Message-ID` is `message_id`."""
-    return {re.sub(r"[-\s]", "_", key.strip().casefold()): value for key, value in note.frontmatter.items()}
+    return {
+        re.sub(r"[-\s]", "_", key.strip().casefold()): value
+        for key, value in note.frontmatter.items()
+    }
 
 
 def _text(given: Mapping[str, Any], *names: str) -> str:
     """The first of these properties that is given; a mailbox may well give a number for an id."""
     for name in names:
         value = given.get(name)
-        if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
+        if (
+            isinstance(value, str | int)
+            and not isinstance(value, bool)
+            and str(value).strip()
+        ):
             return str(value).strip()[:_LONGEST_FIELD]
     return ""
 
@@ -115,7 +139,11 @@ class PendingNotes:
         lying = await asyncio.to_thread(files.stamps, root, files.NEEDS_ACTION)
         self._settled.intersection_update(lying)
         since = (self._desk.now() - _FRESH).timestamp() * 1e9
-        self._fresh = [f"{files.NEEDS_ACTION}/{stamp.name}" for stamp in lying[-_MOST_FRESH:] if stamp.changed > since]
+        self._fresh = [
+            f"{files.NEEDS_ACTION}/{stamp.name}"
+            for stamp in lying[-_MOST_FRESH:]
+            if stamp.changed > since
+        ]
         refused: dict[str, str] = {}
         for stamp in lying:
             if stamp not in self._settled and (why := await self._explain_refusal(stamp)):
@@ -155,13 +183,19 @@ class PendingNotes:
             await self._desk.store.write(steps.add, key, data, self._desk.now())
             return False  # another note of the same mail may have been faster
         known = step.data.note
-        if known != name and (known is None or await asyncio.to_thread(files.where, root, known) is None):
-            step = await self._desk.store.write(steps.adopt_note, step.key, name, self._desk.now())
+        if known != name and (
+            known is None or await asyncio.to_thread(files.where, root, known) is None
+        ):
+            step = await self._desk.store.write(
+                steps.adopt_note, step.key, name, self._desk.now()
+            )
             if step is None:
                 return False  # somebody is at work on it
         if step.state in ("needs_info", "handed") and step.data.note == name:
             # Nobody has answered it, and whoever made it pending again wants it looked at again.
-            await self._desk.store.write(steps.wake, step, step.data, (step.state,), self._desk.now())
+            await self._desk.store.write(
+                steps.wake, step, step.data, (step.state,), self._desk.now()
+            )
             return False
         if step.state in _STATUS:
             await asyncio.to_thread(self._mark, name, step)
@@ -188,7 +222,11 @@ class PendingNotes:
             files.mark(root, files.NEEDS_ACTION, name, marks)
             return
         decision = step.data.decision
-        marks = {"status": _STATUS[step.state], "decided_by": step.data.decided_by, "decided_at": step.data.decided_at}
+        marks = {
+            "status": _STATUS[step.state],
+            "decided_by": step.data.decided_by,
+            "decided_at": step.data.decided_at,
+        }
         if decision is not None:
             marks |= {"decision": decision.decision, "decision_reason": decision.reasoning}
         files.mark(root, files.NEEDS_ACTION, name, marks)
@@ -210,7 +248,9 @@ async def fetch(desk: Desk, data: MailFacts) -> FullMessage:
     claim = None
     if data.from_note and data.note is not None:
         with suppress(DeskError, FileNotFoundError):
-            note = await asyncio.to_thread(files.read, desk.own_root, files.NEEDS_ACTION, data.note)
+            note = await asyncio.to_thread(
+                files.read, desk.own_root, files.NEEDS_ACTION, data.note
+            )
             claim = read_claim(note)
     try:
         mail = await desk.mailbox.get(data.message_id)
@@ -264,7 +304,9 @@ def _differences(claim: Claim, mail: FullMessage) -> list[str]:
     true = {person.address.casefold() for person in people(mail.summary.sender)}
     found = []
     if said and not said & true:
-        found.append(f"its note says that {', '.join(sorted(said))[:100]} wrote it, the mailbox says otherwise")
+        found.append(
+            f"its note says that {', '.join(sorted(said))[:100]} wrote it, the mailbox says otherwise"
+        )
     short, long = sorted((_plain(claim.subject), _plain(mail.summary.subject)), key=len)
     if claim.subject and not long.startswith(short.rstrip(".…")):
         found.append(f"its note gives it another subject: {printable(claim.subject, 100)}")

@@ -30,8 +30,12 @@ _MACHINES = frozenset({"mailer-daemon", "postmaster"})
 async def look(desk: Desk, *, all_of_them: bool = False) -> None:
     """One pass; all of them, or those whose turn it is."""
     for question in await desk.store.write(follow_ups.take_up_answers, desk.now()):
-        await desk.door.ensure_waiting(question)  # where the last process ended before its file lay there
-    for awaited in await desk.store.write(follow_ups.take_to_look_at, desk.now(), all_of_them=all_of_them):
+        await desk.door.ensure_waiting(
+            question
+        )  # where the last process ended before its file lay there
+    for awaited in await desk.store.write(
+        follow_ups.take_to_look_at, desk.now(), all_of_them=all_of_them
+    ):
         await _look_at(desk, awaited)
 
 
@@ -44,7 +48,9 @@ async def _look_at(desk: Desk, awaited: AwaitedAnswer) -> None:
             return
     except DeskError as error:
         unseen = error.message
-        log.warning("not_looked_at", extra={"request": awaited.request.id, "why": error.message})
+        log.warning(
+            "not_looked_at", extra={"request": awaited.request.id, "why": error.message}
+        )
         is_due = desk.now() >= awaited.due + _PATIENCE
     if is_due:
         with asking_as("your desk, because you wanted to be told"):
@@ -59,7 +65,9 @@ async def _is_answered(desk: Desk, awaited: AwaitedAnswer) -> bool:
     request = awaited.request
     own = set(map(mailbox_of, (request.action.account, *desk.settings.own_addresses)))
     try:
-        thread = await desk.mailbox.thread(request.thread_id or request.action.thread_id or "")
+        thread = await desk.mailbox.thread(
+            request.thread_id or request.action.thread_id or ""
+        )
     except NotFound:
         return False
     known = {request.message_id, request.action.reply_to_message_id}

@@ -54,7 +54,11 @@ async def send(desk: Desk, open_gmail: Callable[[], "MCPClient"], request: Reque
 
 async def _goes_by_server(desk: Desk, request: Request) -> bool:
     """Whether the Gmail server, asked for this draft, would send exactly what was approved."""
-    if request.origin != "draft" or request.may_have_left or desk.settings.vault_path is None:
+    if (
+        request.origin != "draft"
+        or request.may_have_left
+        or desk.settings.vault_path is None
+    ):
         return False
     if len(request.action.everybody) > 1:  # its contract knows one recipient
         return False
@@ -67,7 +71,12 @@ async def _goes_by_server(desk: Desk, request: Request) -> bool:
 
 def _letter(request: Request) -> SendEmail:
     mail = request.action
-    return SendEmail(to=mail.to, subject=mail.subject, body=mail.body, reply_to_message_id=mail.reply_to_message_id)
+    return SendEmail(
+        to=mail.to,
+        subject=mail.subject,
+        body=mail.body,
+        reply_to_message_id=mail.reply_to_message_id,
+    )
 
 
 async def _send_draft(desk: Desk, gmail: "MCPClient", request: Request) -> None:
@@ -90,7 +99,11 @@ async def _send_draft(desk: Desk, gmail: "MCPClient", request: Request) -> None:
         # Counted from before the try: the gate has counted it too, where it came as far as that.
         again = await later.fail(desk.store, request, failure, desk.now())
         said = f"{failure.code}: {failure.message}"
-        marks = {"last_error": said, "attempts": request.attempts + 1, "next_try": iso(again)}
+        marks = {
+            "last_error": said,
+            "attempts": request.attempts + 1,
+            "next_try": iso(again),
+        }
         await desk.door.explain(after, marks)
 
 
@@ -103,7 +116,10 @@ async def settle_all(desk: Desk) -> None:
     for request in await desk.store.read(ledger.find_unsettled, _MANY):
         try:
             await _settle(desk, request)
-        except (DeskError, OSError) as error:  # this note is tried again at the next look; the others need not wait
+        except (
+            DeskError,
+            OSError,
+        ) as error:  # this note is tried again at the next look; the others need not wait
             log.warning("not_settled", extra={"request": request.id, "why": str(error)})
 
 
@@ -115,7 +131,9 @@ async def _settle(desk: Desk, request: Request) -> None:
     if step is not None and step.state == "decided":
         return  # somebody is filing this mail now; it is settled at the next look
     if step is not None and step.data.note is not None:
-        with suppress(FileNotFoundError):  # another one who settles it has just moved the note
+        with suppress(
+            FileNotFoundError
+        ):  # another one who settles it has just moved the note
             await asyncio.to_thread(_mark_note, desk, request, step.data.note)
 
     def remember(tx: Transaction) -> None:
@@ -136,7 +154,9 @@ def _finish_step(desk: Desk, tx: Transaction, request: Request, step: steps.Step
     if request.state == "sent":
         steps.become(tx, step.key, "answered", ("drafted", "rejected"))
         if request.difference:
-            steps.correct(tx, request.id, "edited", sender, request.difference[:4000], desk.now())
+            steps.correct(
+                tx, request.id, "edited", sender, request.difference[:4000], desk.now()
+            )
         return
     steps.correct(tx, request.id, "rejected", sender, _reason(request), desk.now())
     if request.words is None:

@@ -19,12 +19,27 @@ from deskhand.config import MAIN
 from deskhand.errors import BadConfig, InvalidInput
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.mail.mailboxes import split
-from deskhand.orchestrator.triage import Choice, Decision, MailToDecide, Reply, Words, ask, sender_of
+from deskhand.orchestrator.triage import (
+    Choice,
+    Decision,
+    MailToDecide,
+    Reply,
+    Words,
+    ask,
+    sender_of,
+)
 
 FILE = "rules.toml"
 TRIED = 100
 """How many of the newest mails a rule is tried against before it counts."""
-NEWSLETTERS = ("substack.com", "beehiiv.com", "mailchimpapp.net", "mcsv.net", "buttondown.email", "ghost.io")
+NEWSLETTERS = (
+    "substack.com",
+    "beehiiv.com",
+    "mailchimpapp.net",
+    "mcsv.net",
+    "buttondown.email",
+    "ghost.io",
+)
 """Hosts that send newsletters and nothing else."""
 _HINT = "correct the file or move it away"
 _AT_ONCE = 8
@@ -63,7 +78,15 @@ class Rule(_Then):
 
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
-        asked = ("account", "sender", "domain", "subject", "list_id", "list_mail", "newsletter")
+        asked = (
+            "account",
+            "sender",
+            "domain",
+            "subject",
+            "list_id",
+            "list_mail",
+            "newsletter",
+        )
         if all(getattr(self, name) is None for name in asked):
             raise ValueError(f"needs at least one of {', '.join(asked)}")
         return self
@@ -107,12 +130,16 @@ class Rules(BaseModel):
         info_needed="No rule covers this mail and no model is configured. Decide here, or let an assistant propose.",
         reason="no rule covers it",
     )
-    rule: tuple[Rule, ...] = (Rule(name="known newsletters", newsletter=True, decision="archive"),)
+    rule: tuple[Rule, ...] = (
+        Rule(name="known newsletters", newsletter=True, decision="archive"),
+    )
 
     def match(self, letter: MailToDecide) -> tuple[str, Decision] | None:
         for rule in self.rule:
             if rule.holds(letter.mail):
-                return f"rule:{rule.name}", _heeding(rule.decide(f"the rule {rule.name!r}"), letter)
+                return f"rule:{rule.name}", _heeding(
+                    rule.decide(f"the rule {rule.name!r}"), letter
+                )
         return None
 
 
@@ -121,7 +148,9 @@ def _heeding(decision: Decision, letter: MailToDecide) -> Decision:
     last = next(iter(letter.corrections), None)
     if decision.reply_body is None or last is None or last[0] != "rejected":
         return decision
-    return ask(f"The last draft to this sender was rejected: {last[1]}", "what to answer this time")
+    return ask(
+        f"The last draft to this sender was rejected: {last[1]}", "what to answer this time"
+    )
 
 
 # Reading.
@@ -142,7 +171,10 @@ def _parse(file: Path, text: str) -> Rules:
     try:
         return Rules.model_validate(given)
     except ValidationError as error:
-        problems = [_describe(text, each["loc"], each["msg"]) for each in error.errors(include_url=False)]
+        problems = [
+            _describe(text, each["loc"], each["msg"])
+            for each in error.errors(include_url=False)
+        ]
         raise BadConfig(f"{file} has errors: {'; '.join(problems)}", hint=_HINT) from error
 
 
@@ -213,7 +245,9 @@ async def find_touched(desk: Desk, rule: Rule) -> tuple[list[MailSummary], int]:
 
     chosen = [mail for mail in mails if rule.may_hold(mail)]
     verdicts = await asyncio.gather(*map(touches, chosen))
-    return [mail for mail, is_touched in zip(chosen, verdicts, strict=True) if is_touched], len(mails)
+    return [
+        mail for mail, is_touched in zip(chosen, verdicts, strict=True) if is_touched
+    ], len(mails)
 
 
 def add_rule(home: Path, rule: Rule) -> None:
@@ -240,5 +274,7 @@ def add_rule(home: Path, rule: Rule) -> None:
         new = tomlkit.dumps(document)
         _parse(file, new)
     except (TOMLKitError, ValueError, BadConfig) as error:
-        raise InvalidInput(f"the rule could not be added: {error}", hint=f"write it into {file} by hand") from error
+        raise InvalidInput(
+            f"the rule could not be added: {error}", hint=f"write it into {file} by hand"
+        ) from error
     files.write_atomically(file, new.encode())

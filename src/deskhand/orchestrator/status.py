@@ -35,7 +35,17 @@ STATE_FILE = "orchestrator_state.json"
 SHOWN = 20
 _OWN = "written_by_deskhand"
 """Names the desk's own keys in the state file."""
-_FORMER = {"last_check", "mail", "cursor", "model", "mailbox", "last_mail", "vault", "database", "publish"}
+_FORMER = {
+    "last_check",
+    "mail",
+    "cursor",
+    "model",
+    "mailbox",
+    "last_mail",
+    "vault",
+    "database",
+    "publish",
+}
 _ASIDE = "orchestrator_state.put-aside-"
 _DASHBOARD = "dashboard"
 _REFRESH = timedelta(seconds=5)
@@ -90,7 +100,11 @@ async def facts(desk: Desk) -> Status:
             folders=folders,
             mails=steps.count_states(tx),
             sends=ledger.count_states(tx),
-            waiting=[_waiting(request, now) for request in waiting if request.state in ("waiting", "unknown")],
+            waiting=[
+                _waiting(request, now)
+                for request in waiting
+                if request.state in ("waiting", "unknown")
+            ],
             waiting_total=waiting_total,
             to_decide=steps.count_left(tx, now),
             idle=idle,
@@ -121,7 +135,10 @@ def read_not_triaged(settings: Settings) -> dict[str, str]:
 
 async def list_idle(desk: Desk) -> list[IdleFile]:
     """Files in Approved/ that release nothing, and why; named by where they lie in the vault."""
-    return [replace(each, path=desk.settings.own_path(each.path)) for each in await desk.door.find_idle()]
+    return [
+        replace(each, path=desk.settings.own_path(each.path))
+        for each in await desk.door.find_idle()
+    ]
 
 
 def _parse_state(data: bytes) -> dict[str, Any] | None:
@@ -151,9 +168,16 @@ def _write_state(root: Path, state: Mapping[str, Any]) -> None:
             files.write(root, ("Logs",), aside, old)
             log.warning("state_put_aside", extra={"file": f"Logs/{aside}"})
         theirs = theirs or {}
-        others = {name: value for name, value in theirs.items() if name not in _own_names(theirs) | {_OWN}}
+        others = {
+            name: value
+            for name, value in theirs.items()
+            if name not in _own_names(theirs) | {_OWN}
+        }
         aside_now = sorted(file.name for file in (root / "Logs").glob(f"{_ASIDE}*.json"))
-        own = {name: theirs[name] for name in _own_names(theirs) & theirs.keys() & {"last_mail"}} | dict(state)
+        own = {
+            name: theirs[name]
+            for name in _own_names(theirs) & theirs.keys() & {"last_mail"}
+        } | dict(state)
         if aside_now:
             own["put_aside"] = f"was no JSON object: {', '.join(aside_now)}"
         own = {name: value for name, value in own.items() if name not in others}
@@ -169,11 +193,20 @@ async def publish(desk: Desk, health: Mapping[str, Any], *, always: bool = False
     if not await desk.store.write(_my_turn, now) and not always:
         return
     main, *others = desk.settings.mail_accounts
-    state = {"last_check": iso(now), "mail": main.kind, "cursor": await _find_cursor(desk, main.name)} | dict(health)
+    state = {
+        "last_check": iso(now),
+        "mail": main.kind,
+        "cursor": await _find_cursor(desk, main.name),
+    } | dict(health)
     if others:
         state["accounts"] = {each.name: each.kind for each in desk.settings.mail_accounts}
     _write_state(root, state)
-    files.write(root, ("Logs",), witness.FILE, witness.describe(await desk.store.read(audit.head), now))
+    files.write(
+        root,
+        ("Logs",),
+        witness.FILE,
+        witness.describe(await desk.store.read(audit.head), now),
+    )
     text = await asyncio.to_thread(page, await facts(desk), now)
     await asyncio.to_thread(files.write, root, (), DASHBOARD, text.encode())
 
@@ -182,26 +215,44 @@ async def _find_cursor(desk: Desk, account: str) -> str | None:
     try:
         return await desk.store.read(steps.cursor, await mailbox_name(desk, account))
     except DeskError:
-        return None  # the state says that the mailbox does not answer; that is what it is for
+        return (
+            None  # the state says that the mailbox does not answer; that is what it is for
+        )
 
 
 def page(
-    status: Status, now: datetime, put: Callable[[str], str] = escape, say: Callable[[str], str] = escape_sentence
+    status: Status,
+    now: datetime,
+    put: Callable[[str], str] = escape,
+    say: Callable[[str], str] = escape_sentence,
 ) -> str:
     """The whole as Markdown; `put` makes one harmless line of what others wrote, `say` of the desk's own words."""
 
     def table(counts: Mapping[str, int]) -> str:
-        return "\n".join(f"| {name} | {count} |" for name, count in counts.items()) or "| none | 0 |"
+        return (
+            "\n".join(f"| {name} | {count} |" for name, count in counts.items())
+            or "| none | 0 |"
+        )
 
-    lines = [f"- {put(each.what)} ({age(each.age_seconds)}, `{each.id}`)" for each in status.waiting]
+    lines = [
+        f"- {put(each.what)} ({age(each.age_seconds)}, `{each.id}`)"
+        for each in status.waiting
+    ]
     if status.waiting_total > len(status.waiting):
         lines.append(f"- and {status.waiting_total - len(status.waiting)} more")
     if status.to_decide:
-        lines.append(f"- {status.to_decide} {'mail' if status.to_decide == 1 else 'mails'} to decide")
+        lines.append(
+            f"- {status.to_decide} {'mail' if status.to_decide == 1 else 'mails'} to decide"
+        )
     troubles = [
-        f"- {put(each.what)}: {say(each.error)} ({each.state}, tried {each.attempts} times)" for each in status.errors
+        f"- {put(each.what)}: {say(each.error)} ({each.state}, tried {each.attempts} times)"
+        for each in status.errors
     ]
-    health = [f"- {name}: {say(str(value))}" for name, value in status.health.items() if name != "cursor"]
+    health = [
+        f"- {name}: {say(str(value))}"
+        for name, value in status.health.items()
+        if name != "cursor"
+    ]
     parts = [
         "# The desk",
         f"## Folders\n\n| folder | notes |\n|---|---|\n{table(status.folders)}",
@@ -216,7 +267,9 @@ def page(
     return frontmatter.render(properties, "\n" + "\n\n".join(parts) + "\n")
 
 
-def _list_files(title: str, why: Mapping[str, str], put: Callable[[str], str], say: Callable[[str], str]) -> list[str]:
+def _list_files(
+    title: str, why: Mapping[str, str], put: Callable[[str], str], say: Callable[[str], str]
+) -> list[str]:
     """A part of the page, where there is anything to name."""
     if not why:
         return []
@@ -239,12 +292,20 @@ def _waiting(request: Request, now: datetime) -> WaitingLine:
     if request.origin == "draft":
         what = f"draft to {action.to}"
     age = max(0, round((now - request.created).total_seconds()))
-    return WaitingLine(id=request.id, what=what, since=iso(request.created), age_seconds=age)
+    return WaitingLine(
+        id=request.id, what=what, since=iso(request.created), age_seconds=age
+    )
 
 
 def _troubles(tx: Transaction) -> list[Trouble]:
-    mails = [(step.key, step.state, step.error, step.attempts) for step in steps.troubles(tx, SHOWN)]
-    sends = [(f"send:{each.id}", each.state, each.error, each.attempts) for each in ledger.troubles(tx, SHOWN)]
+    mails = [
+        (step.key, step.state, step.error, step.attempts)
+        for step in steps.troubles(tx, SHOWN)
+    ]
+    sends = [
+        (f"send:{each.id}", each.state, each.error, each.attempts)
+        for each in ledger.troubles(tx, SHOWN)
+    ]
     return [
         Trouble(what=what, state=state, error=error or "", attempts=attempts)
         for what, state, error, attempts in [*sends, *mails][:SHOWN]
@@ -253,4 +314,6 @@ def _troubles(tx: Transaction) -> list[Trouble]:
 
 def _my_turn(tx: Transaction, now: datetime) -> bool:
     old = steps.cursor(tx, _DASHBOARD)
-    return (old is None or old <= iso(now)) and steps.advance(tx, _DASHBOARD, old, iso(now + _REFRESH))
+    return (old is None or old <= iso(now)) and steps.advance(
+        tx, _DASHBOARD, old, iso(now + _REFRESH)
+    )

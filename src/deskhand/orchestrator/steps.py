@@ -24,7 +24,15 @@ from deskhand.orchestrator.triage import Decision
 from deskhand.store import Row, Store, Transaction
 
 State = Literal[
-    "arrived", "decided", "archived", "needs_info", "handed", "delegated", "drafted", "answered", "rejected"
+    "arrived",
+    "decided",
+    "archived",
+    "needs_info",
+    "handed",
+    "delegated",
+    "drafted",
+    "answered",
+    "rejected",
 ]
 LEFT: tuple[State, ...] = ("needs_info", "delegated")
 """States in which a mail is left to the person."""
@@ -98,7 +106,9 @@ def in_states(tx: Transaction, states: tuple[State, ...], limit: int) -> list[St
     return [_step(row) for row in tx.all(sql, *states, limit)]
 
 
-def list_left(tx: Transaction, now: datetime, limit: int, after: Step | None = None) -> list[Step]:
+def list_left(
+    tx: Transaction, now: datetime, limit: int, after: Step | None = None
+) -> list[Step]:
     """The mails that wait for the person's decision, oldest first."""
     marks = ", ".join("?" for _ in LEFT)
     created = after.created if after else 0
@@ -154,16 +164,24 @@ def hand_over(tx: Transaction, step: Step, asked: str | None) -> bool:
 
 
 def count_states(tx: Transaction) -> dict[str, int]:
-    return dict(tx.all("SELECT state, count(*) FROM steps WHERE kind = 'mail' GROUP BY state ORDER BY state"))
+    return dict(
+        tx.all(
+            "SELECT state, count(*) FROM steps WHERE kind = 'mail' GROUP BY state ORDER BY state"
+        )
+    )
 
 
 def troubles(tx: Transaction, limit: int) -> list[Step]:
     """Steps whose last try failed, the latest first."""
-    sql = f"SELECT {_COLUMNS} FROM steps WHERE error IS NOT NULL ORDER BY tried DESC LIMIT ?"
+    sql = (
+        f"SELECT {_COLUMNS} FROM steps WHERE error IS NOT NULL ORDER BY tried DESC LIMIT ?"
+    )
     return [_step(row) for row in tx.all(sql, limit)]
 
 
-def claim(tx: Transaction, now: datetime, lease: timedelta, untried_since: datetime | None = None) -> Step | None:
+def claim(
+    tx: Transaction, now: datetime, lease: timedelta, untried_since: datetime | None = None
+) -> Step | None:
     """A due row that nobody holds; with `untried_since` one that no pass has tried since then, due or not."""
     moment = clock.to_ms(now)
     turn = "due <= ?"
@@ -190,7 +208,9 @@ def claim_named(tx: Transaction, key: str, now: datetime, lease: timedelta) -> S
 def _hold(tx: Transaction, step: Step, now: datetime, lease: timedelta) -> Step:
     moment = clock.to_ms(now)
     held = replace(step, lease=clock.to_ms(now + lease), tried=moment)
-    tx.execute("UPDATE steps SET lease = ?, tried = ? WHERE key = ?", held.lease, moment, held.key)
+    tx.execute(
+        "UPDATE steps SET lease = ?, tried = ? WHERE key = ?", held.lease, moment, held.key
+    )
     return held
 
 
@@ -202,20 +222,30 @@ def _lock_row(tx: Transaction) -> str:
 def is_any_due(tx: Transaction, now: datetime) -> bool:
     """Whether there is anything to claim."""
     moment = clock.to_ms(now)
-    return tx.one("SELECT 1 FROM steps WHERE due <= ? AND lease <= ? LIMIT 1", moment, moment) is not None
+    return (
+        tx.one("SELECT 1 FROM steps WHERE due <= ? AND lease <= ? LIMIT 1", moment, moment)
+        is not None
+    )
 
 
 def pull_back(tx: Transaction, now: datetime) -> None:
     """Let go of what a clock that was ahead took up or put off."""
     moment = clock.to_ms(now)
-    sql = "UPDATE steps SET due = ?, lease = 0, tried = ? WHERE due IS NOT NULL AND tried > ?"
+    sql = (
+        "UPDATE steps SET due = ?, lease = 0, tried = ? WHERE due IS NOT NULL AND tried > ?"
+    )
     tx.execute(sql, moment, moment, clock.to_ms(now + AHEAD))
 
 
 def keep(tx: Transaction, step: Step, until: datetime) -> Step | None:
     """The step with a longer lease; None where somebody else has it by now."""
     longer = clock.to_ms(until)
-    done = tx.execute("UPDATE steps SET lease = ? WHERE key = ? AND lease = ?", longer, step.key, step.lease)
+    done = tx.execute(
+        "UPDATE steps SET lease = ? WHERE key = ? AND lease = ?",
+        longer,
+        step.key,
+        step.lease,
+    )
     return replace(step, lease=longer) if done else None
 
 
@@ -237,7 +267,9 @@ def postpone(tx: Transaction, step: Step, error: str, at: datetime) -> bool:
     return tx.execute(sql, clock.to_ms(at), error, step.key, step.lease) == 1
 
 
-def wake(tx: Transaction, step: Step, data: MailFacts, among: tuple[State, ...], now: datetime) -> bool:
+def wake(
+    tx: Transaction, step: Step, data: MailFacts, among: tuple[State, ...], now: datetime
+) -> bool:
     """Begin again with a mail that nobody holds and that is in one of these states."""
     marks = ", ".join("?" for _ in among)
     moment = clock.to_ms(now)
@@ -270,7 +302,9 @@ def become(tx: Transaction, key: str, state: State, among: tuple[State, ...]) ->
 
 def backoff(attempts: int, chance: float) -> timedelta:
     """1, 2, 4 … seconds up to a quarter of an hour, with jitter so that workers do not come back all at once."""
-    return min(timedelta(seconds=2.0 ** min(attempts, 12)), LONGEST_BACKOFF) * (0.75 + chance / 2)
+    return min(timedelta(seconds=2.0 ** min(attempts, 12)), LONGEST_BACKOFF) * (
+        0.75 + chance / 2
+    )
 
 
 class LeaseLost(Exception):
@@ -280,7 +314,9 @@ class LeaseLost(Exception):
 class Held:
     """A claimed step whose lease is kept alive while it is worked on."""
 
-    def __init__(self, store: Store, step: Step, lease: timedelta, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, store: Store, step: Step, lease: timedelta, now: Callable[[], datetime]
+    ) -> None:
         self.step = step
         self.now = now
         self._store = store
@@ -296,7 +332,12 @@ class Held:
         with suppress(asyncio.CancelledError, DeskError):
             await self._beating
 
-    async def note(self, state: State, also: Callable[[Transaction], object] | None = None, **changes: Any) -> None:
+    async def note(
+        self,
+        state: State,
+        also: Callable[[Transaction], object] | None = None,
+        **changes: Any,
+    ) -> None:
         """Write down how far it is, together with `also`, and go on."""
         data = self.step.data.model_copy(update=changes)
 
@@ -345,13 +386,23 @@ def advance(tx: Transaction, mailbox: str, old: str | None, new: str) -> bool:
     if old is None:
         sql = "INSERT INTO cursors (mailbox, cursor) VALUES (?, ?) ON CONFLICT DO NOTHING"
         return tx.execute(sql, mailbox, new) == 1
-    return tx.execute("UPDATE cursors SET cursor = ? WHERE mailbox = ? AND cursor = ?", new, mailbox, old) == 1
+    return (
+        tx.execute(
+            "UPDATE cursors SET cursor = ? WHERE mailbox = ? AND cursor = ?",
+            new,
+            mailbox,
+            old,
+        )
+        == 1
+    )
 
 
 # What the person corrected, by sender.
 
 
-def correct(tx: Transaction, draft_id: str, kind: str, sender: str, text: str, now: datetime) -> None:
+def correct(
+    tx: Transaction, draft_id: str, kind: str, sender: str, text: str, now: datetime
+) -> None:
     tx.execute(
         "INSERT INTO corrections (draft_id, kind, sender, text, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
         *(draft_id, kind, sender.casefold(), text, clock.to_ms(now)),

@@ -41,7 +41,11 @@ class Decision(BaseModel):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        needed = {"draft_reply": "reply_body", "delegate": "delegation_target", "needs_info": "info_needed"}
+        needed = {
+            "draft_reply": "reply_body",
+            "delegate": "delegation_target",
+            "needs_info": "info_needed",
+        }
         field = needed.get(self.decision)
         if field is not None and getattr(self, field) is None:
             raise ValueError(f"{self.decision} needs {field}")
@@ -83,13 +87,17 @@ _DELICATE = {
     "security": r"password|passcode|security|breach|phish|2fa|verification code|one-time|sign-?in|log-?in|suspicious"
     r"|unauthori[sz]ed|account (?:locked|suspended)|passwort|sicherheit|anmeldung|mot de passe|contraseña",
 }
-_PATTERNS = {subject: re.compile(pattern, re.IGNORECASE) for subject, pattern in _DELICATE.items()}
+_PATTERNS = {
+    subject: re.compile(pattern, re.IGNORECASE) for subject, pattern in _DELICATE.items()
+}
 
 
 def delicate(mail: FullMessage) -> str | None:
     """Whether it is about money, law or security, as far as words tell. Rather too often than not."""
     text = f"{mail.summary.sender} {mail.summary.subject} {mail.body}"
-    return next((subject for subject, pattern in _PATTERNS.items() if pattern.search(text)), None)
+    return next(
+        (subject for subject, pattern in _PATTERNS.items() if pattern.search(text)), None
+    )
 
 
 def restrain(decision: Decision, mail: FullMessage) -> Decision:
@@ -98,23 +106,37 @@ def restrain(decision: Decision, mail: FullMessage) -> Decision:
     if subject is None:
         return decision
     return ask(
-        f"It is about {subject}, which no model archives (it said: {decision.reasoning})"[:2000], "your decision"
+        f"It is about {subject}, which no model archives (it said: {decision.reasoning})"[
+            :2000
+        ],
+        "your decision",
     )
 
 
 def ask(reasoning: str, info_needed: str) -> Decision:
     """The person has to say something first."""
-    return Decision(decision="needs_info", confidence=0, reasoning=reasoning[:2000], info_needed=info_needed)
+    return Decision(
+        decision="needs_info",
+        confidence=0,
+        reasoning=reasoning[:2000],
+        info_needed=info_needed,
+    )
 
 
 def follow_words(words: str) -> Decision:
     """The person said how to answer, and there is no model to write it: no text is invented."""
-    return ask(f"The person said: do it this way: {words}", f"a reply, done this way: {words}"[:2000])
+    return ask(
+        f"The person said: do it this way: {words}",
+        f"a reply, done this way: {words}"[:2000],
+    )
 
 
 def give_up(problem: str) -> Decision:
     """The model could not be brought to a decision: visible, with the reason, for the person."""
-    return ask(f"The model gave no usable decision: {problem}", "your decision; the model gave none")
+    return ask(
+        f"The model gave no usable decision: {problem}",
+        "your decision; the model gave none",
+    )
 
 
 def as_data(letter: MailToDecide) -> dict[str, Any]:
@@ -133,8 +155,14 @@ def as_data(letter: MailToDecide) -> dict[str, Any]:
             "warnings": list(mail.warnings),
         },
         "earlier_in_this_thread": [
-            {"from": each.sender, "received": each.date.isoformat(), "beginning": each.snippet}
+            {
+                "from": each.sender,
+                "received": each.date.isoformat(),
+                "beginning": each.snippet,
+            }
             for each in letter.thread
         ],
-        "what_the_person_corrected_before": [{"was": kind, "how": text} for kind, text in letter.corrections],
+        "what_the_person_corrected_before": [
+            {"was": kind, "how": text} for kind, text in letter.corrections
+        ],
     }

@@ -27,7 +27,10 @@ LONGEST_TEXT = 200_000
 
 async def mailbox_name(desk: Desk, account: str) -> str:
     """How the rows know the mailbox of an account, whatever the person calls it."""
-    kind = next((each.kind for each in desk.settings.mail_accounts if each.name == account), desk.settings.mail)
+    kind = next(
+        (each.kind for each in desk.settings.mail_accounts if each.name == account),
+        desk.settings.mail,
+    )
     return f"{kind}:{(await desk.account_mailbox(account).address()).casefold()}"
 
 
@@ -52,13 +55,25 @@ async def look(desk: Desk, account: str) -> int:
 
         if old == found.cursor and not found.ids:
             return new
-        take = partial(_take, account=account, mailbox=mailbox, old=old, found=found, now=desk.now())
+        take = partial(
+            _take, account=account, mailbox=mailbox, old=old, found=found, now=desk.now()
+        )
         new += await desk.store.write(take)
 
 
-def _take(tx: Transaction, *, account: str, mailbox: str, old: str | None, found: Arrived, now: datetime) -> int:
+def _take(
+    tx: Transaction,
+    *,
+    account: str,
+    mailbox: str,
+    old: str | None,
+    found: Arrived,
+    now: datetime,
+) -> int:
     if found.cursor != old and not steps.advance(tx, mailbox, old, found.cursor):
-        return 0  # another worker was faster; what it did not see is seen the next time round
+        return (
+            0  # another worker was faster; what it did not see is seen the next time round
+        )
     facts = [(mail, MailFacts(message_id=carry(account, mail))) for mail in found.ids]
     return sum(steps.add(tx, f"{mailbox}:{mail}", known, now) for mail, known in facts)
 
@@ -80,7 +95,9 @@ async def recent_mail(desk: Desk, account: str) -> list[MailSummary]:
     days = desk.settings.first_days
     if not days:
         return []
-    return await desk.account_mailbox(account).search(f"in:inbox is:unread newer_than:{days}d", FIRST_MOST)
+    return await desk.account_mailbox(account).search(
+        f"in:inbox is:unread newer_than:{days}d", FIRST_MOST
+    )
 
 
 def fingerprint(key: str) -> str:
@@ -98,10 +115,16 @@ async def earlier(desk: Desk, mail: FullMessage) -> list[MailSummary]:
         thread = await desk.mailbox.thread(mail.summary.thread_id)
     except DeskError:
         return []  # the context is an extra; without it the mail is still a mail
-    return [each for each in thread if each.id != mail.summary.id and each.date <= mail.summary.date][-THREAD_MOST:]
+    return [
+        each
+        for each in thread
+        if each.id != mail.summary.id and each.date <= mail.summary.date
+    ][-THREAD_MOST:]
 
 
-async def write_note(desk: Desk, mail: FullMessage, thread: list[MailSummary], name: str) -> None:
+async def write_note(
+    desk: Desk, mail: FullMessage, thread: list[MailSummary], name: str
+) -> None:
     text = await asyncio.to_thread(_text, mail, thread)
     await asyncio.to_thread(files.place, desk.own_root, files.NEEDS_ACTION, name, text)
 
@@ -132,10 +155,13 @@ def _text(mail: FullMessage, thread: list[MailSummary]) -> str:
         f"## Message\n\n{fenced(mail.body[:LONGEST_TEXT].rstrip() or '(no text)')}",
     ]
     if thread:
-        lines = "\n".join(f"{iso(each.date)} {each.sender}: {each.snippet}" for each in thread)
+        lines = "\n".join(
+            f"{iso(each.date)} {each.sender}: {each.snippet}" for each in thread
+        )
         parts.append(f"## Earlier in this thread\n\n{fenced(lines)}")
     return frontmatter.render(
-        {key: _clean(value) for key, value in properties.items()}, "\n" + "\n\n".join(parts) + "\n"
+        {key: _clean(value) for key, value in properties.items()},
+        "\n" + "\n\n".join(parts) + "\n",
     )
 
 

@@ -75,7 +75,9 @@ def folder() -> Iterator[Path]:
         shutil.copytree(HERE / "vault", vault)
         for name in ("rules.toml", "config.toml"):
             (home / name).touch(mode=0o600)
-            (home / name).write_text((HERE / name).read_text().replace("@VAULT@", str(vault)))
+            (home / name).write_text(
+                (HERE / name).read_text().replace("@VAULT@", str(vault))
+            )
         yield home
     finally:
         shutil.rmtree(place)
@@ -86,10 +88,14 @@ async def fill(desk: Desk, say: Callable[[str], None]) -> None:
     letters = sorted((HERE / "mail").iterdir())
     tasks = _read("tasks.toml")["task"]
     agents = _read("agents.toml")
-    say(f"demo: {len(letters)} mails, {len(tasks)} tasks, {len(agents['agent'])} agents, one request that waits")
+    say(
+        f"demo: {len(letters)} mails, {len(tasks)} tasks, {len(agents['agent'])} agents, one request that waits"
+    )
     await _receive(desk, letters)
     for task in tasks:
-        await desk.tasks.call(desk.settings.user or "", "POST", "/tasks", body=task, key=str(uuid.uuid4()))
+        await desk.tasks.call(
+            desk.settings.user or "", "POST", "/tasks", body=task, key=str(uuid.uuid4())
+        )
     await asyncio.to_thread(_add_agents, desk, agents)
     await desk.gate.propose(SendEmail(**_read("proposal.toml")), "email_mcp")
 
@@ -103,7 +109,10 @@ async def _receive(desk: Desk, letters: list[Path]) -> None:
 def _set_date(letter: bytes, now: datetime) -> bytes:
     """The letter with a date that is recent today and, where it has none, an id of its own."""
     if b"\nMessage-ID:" not in letter:
-        letter = f"Message-ID: <{uuid.uuid4().hex}@example.org>\nDate: 0 hours ago\n".encode() + letter
+        letter = (
+            f"Message-ID: <{uuid.uuid4().hex}@example.org>\nDate: 0 hours ago\n".encode()
+            + letter
+        )
 
     def date(age: re.Match[bytes]) -> bytes:
         at = now - timedelta(hours=int(age[1]))
@@ -120,7 +129,11 @@ def _add_agents(desk: Desk, agents: dict[str, Any]) -> None:
         room.set_status(agent["name"], agent["status"], _stamp(now))
     for each in agents["message"]:
         at = now - timedelta(minutes=each["minutes_ago"])
-        room.append(AgentMessage(uuid.uuid4().hex[:8], each["from"], each["to"], each["text"], _stamp(at)))
+        room.append(
+            AgentMessage(
+                uuid.uuid4().hex[:8], each["from"], each["to"], each["text"], _stamp(at)
+            )
+        )
 
 
 def _stamp(at: datetime) -> str:

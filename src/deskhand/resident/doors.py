@@ -35,7 +35,9 @@ class ServerDoor:
 
     def open(self) -> DeskServer:
         try:
-            server = self._kind.make(self._desk, self._desk.token(), **_OPTIONS.get(self._kind.name, {}))
+            server = self._kind.make(
+                self._desk, self._desk.token(), **_OPTIONS.get(self._kind.name, {})
+            )
         except DeskError as error:
             self._app = JSONResponse(mcp_error(error), 503)
             raise
@@ -98,7 +100,9 @@ class Doors:
     async def run(self) -> AsyncIterator[None]:
         """Keep the MCP sessions alive for as long as the block runs."""
         keep = self.desk.parts.keep
-        late = [asyncio.create_task(keep(door.name, door.stand_open)) for door in self.closed]
+        late = [
+            asyncio.create_task(keep(door.name, door.stand_open)) for door in self.closed
+        ]
         try:
             async with AsyncExitStack() as stack:
                 for server in self.servers:

@@ -53,7 +53,9 @@ class JoiningDoor:
         """Let others join until the desk ends; then what was asked is answered, and every client sees the end."""
         place = place_of(self._settings)
         listener = await asyncio.to_thread(_bind, place)
-        accepting = await asyncio.start_unix_server(self._accept, sock=listener, limit=LONGEST_LINE)
+        accepting = await asyncio.start_unix_server(
+            self._accept, sock=listener, limit=LONGEST_LINE
+        )
         self._desk.parts.works("socket")
         try:
             await ending.wait()
@@ -61,9 +63,13 @@ class JoiningDoor:
             accepting.close()
             with suppress(FileNotFoundError):
                 place.unlink()
-            await asyncio.gather(*(wire.finish(LAST_ANSWERS) for wire in self._callers.values() if wire))
+            await asyncio.gather(
+                *(wire.finish(LAST_ANSWERS) for wire in self._callers.values() if wire)
+            )
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
             user = _user_of(writer)
             if user not in self._users or not self._make_room():
@@ -72,7 +78,12 @@ class JoiningDoor:
             server = await self._greet(reader, writer, user)
             if server is not None:
                 await self._serve(server, Wire(reader, writer), writer)
-        except (ConnectionError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
+        except (
+            ConnectionError,
+            TimeoutError,
+            asyncio.IncompleteReadError,
+            asyncio.CancelledError,
+        ):
             log.info("left", extra={"socket": pipe.SOCKET})
         finally:
             self._callers.pop(writer, None)
@@ -81,7 +92,11 @@ class JoiningDoor:
     def _make_room(self) -> bool:
         if len(self._callers) < MOST:
             return True
-        silent = (each for each, wire in self._callers.items() if wire is None or not wire.has_spoken)
+        silent = (
+            each
+            for each, wire in self._callers.items()
+            if wire is None or not wire.has_spoken
+        )
         first = next(silent, None)
         if first is None:
             return False
@@ -89,14 +104,18 @@ class JoiningDoor:
         first.close()
         return True
 
-    async def _serve(self, server: DeskServer, wire: Wire, writer: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self, server: DeskServer, wire: Wire, writer: asyncio.StreamWriter
+    ) -> None:
         self._callers[writer] = wire
         try:
             await server.run_wire(wire)
         finally:
             await wire.close()
 
-    async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, user: int) -> DeskServer | None:
+    async def _greet(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, user: int
+    ) -> DeskServer | None:
         names = sorted({option.variable for option in OPTIONS.values()} | {"TZ", _SESSION})
         writer.write(pipe.pack("deskhand", __version__, *names))
         async with asyncio.timeout(GREETING):
@@ -110,27 +129,39 @@ class JoiningDoor:
         writer.write(pipe.pack("joined"))
         return server
 
-    def _admit(self, user: int, name: str, scopes: str, folder: str, *given: str) -> DeskServer:
+    def _admit(
+        self, user: int, name: str, scopes: str, folder: str, *given: str
+    ) -> DeskServer:
         """The server for this caller; refused where its environment asks for another desk than this one."""
         if name not in SERVERS:
             self._desk.foreign.entry(name)
         variables = dict(each.split("=", 1) for each in given if each)
-        if self._settings.is_guarded and not guard.is_own_home(variables.get("DESKHAND_HOME")):
+        if self._settings.is_guarded and not guard.is_own_home(
+            variables.get("DESKHAND_HOME")
+        ):
             raise BadConfig("the environment sets DESKHAND_HOME to something else")
         loaded = load(variables | {"DESKHAND_HOME": str(self._settings.home)})
         here = {name for name, source in loaded.sources.items() if source == "environment"}
         for option in here - {*_OF_THE_SEAT, "home", "socket"}:
             # Of a secret not even that it is the same is told to another user, who might be guessing.
             guessed = user != os.getuid() and is_secret(option)
-            if guessed or getattr(loaded.settings, option) != getattr(self._settings, option):
-                raise BadConfig(f"the environment sets {OPTIONS[option].variable} to something else")
+            if guessed or getattr(loaded.settings, option) != getattr(
+                self._settings, option
+            ):
+                raise BadConfig(
+                    f"the environment sets {OPTIONS[option].variable} to something else"
+                )
         if "TZ" in variables and loaded.settings.timezone != self._settings.timezone:
             raise BadConfig("the environment sets TZ to something else")
         seat = None
         if name in _SEATED:
-            seat = Seat(folder, *(getattr(loaded.settings, option) for option in _OF_THE_SEAT))
+            seat = Seat(
+                folder, *(getattr(loaded.settings, option) for option in _OF_THE_SEAT)
+            )
             if name == "claude":
-                return self._server(name, scopes, replace(seat, session=variables.get(_SESSION)))
+                return self._server(
+                    name, scopes, replace(seat, session=variables.get(_SESSION))
+                )
             if user != os.getuid():
                 # The desk goes into no folder of another user's, and talks to none of their programs.
                 room = self._settings.agents_room or Path(folder).name or "desk"
@@ -140,7 +171,9 @@ class JoiningDoor:
     def _make(self, name: str, scopes: str, seat: Seat | None) -> DeskServer:
         options = {"ends_with_tmux": False} if name == "agentmail" else {}
         if name in SERVERS:
-            server = SERVERS[name].make(self._desk.seat(seat) if seat else self._desk, None, **options)
+            server = SERVERS[name].make(
+                self._desk.seat(seat) if seat else self._desk, None, **options
+            )
         else:
             server = open_door(self._desk, name)
         if scopes:
@@ -174,5 +207,7 @@ def _user_of(writer: asyncio.StreamWriter) -> int:
     known = getattr(socket, "SO_PEERCRED", None)
     if known is None:
         return os.getuid()
-    peer = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, known, struct.calcsize("3i"))
+    peer = writer.get_extra_info("socket").getsockopt(
+        socket.SOL_SOCKET, known, struct.calcsize("3i")
+    )
     return int(struct.unpack("3i", peer)[1])

@@ -117,7 +117,10 @@ async def _wait_for_bell(desk: Desk, part: str, bell: Bell, pace: Pace) -> None:
 
 
 async def _tell_late(
-    found: Known, receivers: Mapping[str, Deliver], known: Mapping[str, ReceiverState], pace: Pace
+    found: Known,
+    receivers: Mapping[str, Deliver],
+    known: Mapping[str, ReceiverState],
+    pace: Pace,
 ) -> None:
     late = _find_late(found, known)
     if not late:
@@ -126,7 +129,10 @@ async def _tell_late(
     for name, sent in zip(late, outcomes, strict=True):
         known[name].note(found, pace, sent=sent)
     if not all(outcomes):
-        log.warning("not_notified", extra={"waiting": len(found.waiting), "down": sorted(found.down)})
+        log.warning(
+            "not_notified",
+            extra={"waiting": len(found.waiting), "down": sorted(found.down)},
+        )
     await asyncio.sleep(pace.quiet)
 
 
@@ -141,7 +147,9 @@ def _find_late(found: Known, known: Mapping[str, ReceiverState]) -> list[str]:
 
 def _is_quiet(desk: Desk) -> bool:
     hours = desk.settings.quiet
-    return hours is not None and clock.is_within(clock.local(desk.now(), desk.settings.timezone), hours)
+    return hours is not None and clock.is_within(
+        clock.local(desk.now(), desk.settings.timezone), hours
+    )
 
 
 async def _look(desk: Desk, part: str, before: Known) -> Known:

@@ -25,9 +25,18 @@ async def run(desk: Desk, pace: Pace | None = None) -> None:
 
 
 async def _deliver(desk: Desk, reach: Reach, to: Subscription, found: Known) -> bool:
-    sender = PushSender(make_key(desk.secret("push.key")), desk.settings.inbox_origin, reach)
+    sender = PushSender(
+        make_key(desk.secret("push.key")), desk.settings.inbox_origin, reach
+    )
     counts = {"waiting": len(found.waiting), "down": len(found.down)}
     outcome = await sender.send(json.dumps(counts).encode(), to, desk.now())
     if outcome == "gone" and await desk.store.write(subscriptions.end, to.name):
-        await desk.record("desk", "end_notifications", to.name[:12], {"why": "the browser is gone"}, None, 0)
+        await desk.record(
+            "desk",
+            "end_notifications",
+            to.name[:12],
+            {"why": "the browser is gone"},
+            None,
+            0,
+        )
     return outcome == "sent"

@@ -9,7 +9,14 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+)
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -76,7 +83,9 @@ async def up(
             say(f"page and MCP endpoints: {address}")
             if desk.settings.inbox_origin is not None:
                 say(f"behind your proxy they are at {desk.settings.inbox_origin}")
-            async with _at_work(_parts(desk, joining, arrivals, address, say), desk.parts, say):
+            async with _at_work(
+                _parts(desk, joining, arrivals, address, say), desk.parts, say
+            ):
                 await ready(address)
                 await stop.wait()
                 say("ending")
@@ -137,7 +146,9 @@ class Part:
     """Set, it asks the part to end. A part without one may be dropped at any moment."""
 
 
-def _parts(desk: Desk, joining: JoiningDoor, arrivals: Arrivals | None, address: str, say: Say) -> Iterator[Part]:
+def _parts(
+    desk: Desk, joining: JoiningDoor, arrivals: Arrivals | None, address: str, say: Say
+) -> Iterator[Part]:
     ending = asyncio.Event()
     yield Part("socket", partial(joining.listen, ending), ending)
     closed = dict(missing(desk))
@@ -150,7 +161,9 @@ def _parts(desk: Desk, joining: JoiningDoor, arrivals: Arrivals | None, address:
         yield Part("approvals", partial(_release, desk))
     yield Part("guard", desk.foreign.run)
     if desk.settings.notify is not None:
-        yield Part(notify.PART, partial(notify.run, desk, desk.settings.inbox_origin or address))
+        yield Part(
+            notify.PART, partial(notify.run, desk, desk.settings.inbox_origin or address)
+        )
     yield Part(push.PART, partial(push.run, desk))
     if desk.settings.agents_mailman:
         yield Part("mailman", partial(_tell_agents, desk))

@@ -28,7 +28,9 @@ class ServerKind:
         """What a token may open here."""
         from deskhand.tokens import SCOPES
 
-        return tuple(each for each in SCOPES if self.area is None or each.startswith(f"{self.area}:"))
+        return tuple(
+            each for each in SCOPES if self.area is None or each.startswith(f"{self.area}:")
+        )
 
     def make(self, desk: "Desk", token: str | None = None, **options: Any) -> "DeskServer":
         """The server over this desk; with a token it lets nobody in who shows none."""
@@ -46,6 +48,8 @@ SERVERS = {
         ServerKind("obsidian", "/obsidian/mcp", "notes", "notes"),
         ServerKind("tasks", "/tasks/mcp", "tasks", "tasks"),
         ServerKind("agentmail", "/agentmail/mcp", "messages between agents", "agents"),
-        ServerKind("claude", "/claude/mcp", "Claude Code's own permission prompts", "guard"),
+        ServerKind(
+            "claude", "/claude/mcp", "Claude Code's own permission prompts", "guard"
+        ),
     )
 }

@@ -41,12 +41,17 @@ def asking_tools(desk: Desk) -> list[DeskTool]:
         """Put a question before the person, who answers later: ask get_action, or call again with the same words."""
         given = tuple(choices or ())
         if len(set(given)) < len(given):
-            raise InvalidInput("two choices are the same", fields=[FieldProblem("choices", "names one twice", "")])
+            raise InvalidInput(
+                "two choices are the same",
+                fields=[FieldProblem("choices", "names one twice", "")],
+            )
         asked = Question(text=question, choices=given, asker=asker(), minutes=expires_in)
         outcome = await desk.gate.propose(asked, "desk_mcp", client=client())
         return ToolResult(await _describe(desk, outcome), recorded=True)
 
-    return [tool(ask_person, title="Ask the person", annotations=DRAFTS, recorded_by="gate")]
+    return [
+        tool(ask_person, title="Ask the person", annotations=DRAFTS, recorded_by="gate")
+    ]
 
 
 async def _describe(desk: Desk, outcome: Outcome) -> PersonAnswer | DeskError:
@@ -59,8 +64,14 @@ async def _describe(desk: Desk, outcome: Outcome) -> PersonAnswer | DeskError:
         case NotApproved(waits=name):
             return PersonAnswer(request=name, state="waiting", answer=None, hint=_LATER)
         case DevMode():
-            return Denied("DEV_MODE is on: logged, nobody is asked", reason="dev_mode", hint="set DEV_MODE=false")
+            return Denied(
+                "DEV_MODE is on: logged, nobody is asked",
+                reason="dev_mode",
+                hint="set DEV_MODE=false",
+            )
         case Failed(error):
             return error
-        case Released() | Limited():  # pragma: no cover - a question is neither sent in this call nor counted
+        case (
+            Released() | Limited()
+        ):  # pragma: no cover - a question is neither sent in this call nor counted
             return Denied("the question was not asked", reason="no_approval")

@@ -54,7 +54,9 @@ def describe_caller(said: Implementation | None) -> str:
     name = "An assistant"
     if said is not None:
         known = _PROGRAMS.get(said.name.casefold())
-        name = printable(" ".join(f"{known or said.title or said.name} {said.version}".split()), 60)
+        name = printable(
+            " ".join(f"{known or said.title or said.name} {said.version}".split()), 60
+        )
     token = client()
     if token is None:
         return f"{name} on this machine"
@@ -81,7 +83,9 @@ def demand(area: Area | None, *, writes: bool, within: Iterable[str] | None) -> 
     access = _foreign_access()
     limits = [within, None if access is None else access.scopes]
     for scopes in limits:
-        if scopes is not None and (area is None or not tokens.opens(scopes, area, writes=writes)):
+        if scopes is not None and (
+            area is None or not tokens.opens(scopes, area, writes=writes)
+        ):
             raise OutOfScope(
                 f"this needs the scope {needed}, which the client was not given",
                 scope=needed,
@@ -95,7 +99,9 @@ def _way_to(scope: str, access: AccessToken | None) -> str:
     return f"deskhand token create --name NAME --scope {scope}"
 
 
-def opened_names(area: Area, *, writes: bool, within: Iterable[str] | None) -> frozenset[str] | None:
+def opened_names(
+    area: Area, *, writes: bool, within: Iterable[str] | None
+) -> frozenset[str] | None:
     """The mail accounts or the vaults that the caller may see; None where it may see all of them."""
     access = _foreign_access()
     held = None if access is None else (access.claims or {}).get(_HELD, access.scopes)
@@ -137,14 +143,22 @@ def own_names(origin: str) -> TransportSecuritySettings:
 class RecordClosed:
     """Around a server's application: whom the SDK turned away because their token lacks the scope is recorded."""
 
-    def __init__(self, app: ASGIApp, needed: str | None, record: Callable[[str, OutOfScope], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        needed: str | None,
+        record: Callable[[str, OutOfScope], Awaitable[None]],
+    ) -> None:
         self._app = app
         self._needed = needed
         self._record = record
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_recorded(message: Message) -> None:
-            if message["type"] == "http.response.start" and message["status"] == HTTPStatus.FORBIDDEN:
+            if (
+                message["type"] == "http.response.start"
+                and message["status"] == HTTPStatus.FORBIDDEN
+            ):
                 await self._record_if_closed(scope)
             await send(message)
 
@@ -152,7 +166,11 @@ class RecordClosed:
 
     async def _record_if_closed(self, scope: Scope) -> None:
         user = scope.get("user")
-        if isinstance(user, AuthenticatedUser) and self._needed and self._needed not in user.scopes:
+        if (
+            isinstance(user, AuthenticatedUser)
+            and self._needed
+            and self._needed not in user.scopes
+        ):
             error = OutOfScope(f"the token has no scope {self._needed}", scope=self._needed)
             await self._record(user.access_token.client_id.removeprefix(_TOKEN), error)
 
@@ -192,7 +210,9 @@ class DeskTokens:
     async def verify_token(self, token: str) -> AccessToken | None:
         if secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self._token):
             return AccessToken(token=token, client_id=_DESK, scopes=list(tokens.SCOPES))
-        kept = await self._authenticate(token, self.endpoint) if self._authenticate else None
+        kept = (
+            await self._authenticate(token, self.endpoint) if self._authenticate else None
+        )
         if kept is None:
             return None
         scopes = list(map(tokens.right_of, tokens.with_reading(kept.scopes)))

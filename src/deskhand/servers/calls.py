@@ -21,7 +21,16 @@ _TARGETS = ("path", "source", "task_id", "recipient", "message_id", "id")
 _RECORDED = frozenset(
     {
         *_TARGETS,
-        *("destination", "if_match", "merge", "update_links", "template", "date", "create", "vault"),
+        *(
+            "destination",
+            "if_match",
+            "merge",
+            "update_links",
+            "template",
+            "date",
+            "create",
+            "vault",
+        ),
         *("task_ids", "action", "decision", "status"),
     }
 )
@@ -64,6 +73,8 @@ def recorder(desk: Desk, actor: str) -> Recorder:
     async def record(call: Call) -> None:
         kept = {key: value for key, value in call.arguments.items() if key in _RECORDED}
         target = next((kept[key] for key in _TARGETS if kept.get(key)), "-")
-        await desk.record(actor, call.tool, target, call.with_client(kept), call.error, call.milliseconds)
+        await desk.record(
+            actor, call.tool, target, call.with_client(kept), call.error, call.milliseconds
+        )
 
     return record

@@ -13,7 +13,12 @@ from mcp.server.extension import Extension, ResourceBinding
 from mcp.server.mcpserver.context import Context
 from mcp.server.mcpserver.resources import TextResource
 from mcp.shared.exceptions import UrlElicitationRequiredError
-from mcp_types import ClientCapabilities, ElicitRequest, ElicitRequestURLParams, InputRequiredResult
+from mcp_types import (
+    ClientCapabilities,
+    ElicitRequest,
+    ElicitRequestURLParams,
+    InputRequiredResult,
+)
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from deskhand.errors import AwaitsPerson
@@ -25,19 +30,27 @@ SHOWN_AS_CARD = {"ui": {"resourceUri": CARD}}
 _ASKED = "This waits for your answer on your desk's own page."
 
 
-def offer_card(error: AwaitsPerson, card: str, context: Context[None, Any] | None) -> InputRequiredResult | None:
+def offer_card(
+    error: AwaitsPerson, card: str, context: Context[None, Any] | None
+) -> InputRequiredResult | None:
     """Let the client ask the person to open the card, once for each request; None where it cannot.
 
     A client of the older revisions hears it as an error of the protocol, which is theirs for this.
     """
-    if context is None or not error.is_new or not _opens_addresses(context.client_capabilities):
+    if (
+        context is None
+        or not error.is_new
+        or not _opens_addresses(context.client_capabilities)
+    ):
         return None
     if wants_task(context.request_context):  # the handle has the address
         return None
     if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
         asked = ElicitRequest(params=ElicitRequestURLParams(message=_ASKED, url=card))
         return InputRequiredResult(input_requests={error.id: asked})
-    raise UrlElicitationRequiredError([ElicitRequestURLParams(message=_ASKED, url=card, elicitation_id=error.id)])
+    raise UrlElicitationRequiredError(
+        [ElicitRequestURLParams(message=_ASKED, url=card, elicitation_id=error.id)]
+    )
 
 
 def _opens_addresses(client: ClientCapabilities | None) -> bool:
@@ -52,7 +65,9 @@ class AppCard(Extension):
     identifier = EXTENSION_ID
 
     def resources(self) -> Sequence[ResourceBinding]:
-        shown = TextResource(uri=CARD, name="card", title="A request", mime_type=APP_MIME_TYPE, text=_card())
+        shown = TextResource(
+            uri=CARD, name="card", title="A request", mime_type=APP_MIME_TYPE, text=_card()
+        )
         return [ResourceBinding(shown)]
 
 

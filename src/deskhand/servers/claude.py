@@ -64,9 +64,13 @@ def prompt_tools(desk: Desk) -> list[DeskTool]:
         tool_name: Annotated[str, Field(min_length=1, max_length=200)],
         input: dict[str, Any],  # noqa: A002 - as Claude Code calls it
         tool_use_id: Annotated[str, Field(max_length=200)] = "",
-        folder: Annotated[str | None, Field(max_length=4096, description="where it would be done")] = None,
+        folder: Annotated[
+            str | None, Field(max_length=4096, description="where it would be done")
+        ] = None,
         session: Annotated[str | None, Field(max_length=200)] = None,
-        wait: Annotated[float, Field(ge=0, le=PATIENCE, description="seconds for the person to answer")] = PATIENCE,
+        wait: Annotated[
+            float, Field(ge=0, le=PATIENCE, description="seconds for the person to answer")
+        ] = PATIENCE,
     ) -> ToolResult[CallToolResult]:
         """Ask the person whether a tool of the program itself may be used. For `claude --permission-prompt-tool`:
         a program calls this, never a model."""
@@ -79,7 +83,9 @@ def prompt_tools(desk: Desk) -> list[DeskTool]:
         try:
             demand_running(desk)
             before = ""
-            if not desk.settings.is_guarded:  # which reads no files of the person's, nor shows them its own
+            if (
+                not desk.settings.is_guarded
+            ):  # which reads no files of the person's, nor shows them its own
                 before = await asyncio.to_thread(read_before, input)
             call = ToolCall(
                 server=PROGRAM,
@@ -96,18 +102,32 @@ def prompt_tools(desk: Desk) -> list[DeskTool]:
             return ToolResult(deny(" ".join(filter(None, (error.message, error.hint)))))
         return ToolResult(answer, recorded=True)
 
-    return [tool(permission_prompt, title="May it be used?", annotations=DRAFTS, recorded_by="gate")]
+    return [
+        tool(
+            permission_prompt,
+            title="May it be used?",
+            annotations=DRAFTS,
+            recorded_by="gate",
+        )
+    ]
 
 
 def demand_running(desk: Desk) -> None:
     if running.find(desk.settings.home) is None:
-        raise Unavailable("The desk is not running, so nobody can be asked.", hint="Start it with `deskhand up`.")
+        raise Unavailable(
+            "The desk is not running, so nobody can be asked.",
+            hint="Start it with `deskhand up`.",
+        )
 
 
 def read_before(values: dict[str, Any]) -> str:
     """What stands in the file that would be written, as far as this desk may read it."""
     place = values.get("file_path")
-    if not isinstance(place, str) or "content" not in values or not Path(place).is_absolute():
+    if (
+        not isinstance(place, str)
+        or "content" not in values
+        or not Path(place).is_absolute()
+    ):
         return ""
     try:
         opened = os.open(place, os.O_RDONLY | os.O_NONBLOCK)
@@ -145,7 +165,11 @@ async def _wait_for_answer(desk: Desk, call: ToolCall, until: float) -> Request:
 
 def _describe_wait(desk: Desk, request: Request) -> str:
     place = desk.card_address(request.id) or f"`deskhand show {request.id}`"
-    so_far = "the person has not answered yet, and it is" if request.state == "waiting" else "the yes rests, and is"
+    so_far = (
+        "the person has not answered yet, and it is"
+        if request.state == "waiting"
+        else "the yes rests, and is"
+    )
     return (
         f"Nothing was done: {so_far} waiting at {place}. Ask again later with exactly the same input;"
         " in other words it would be another question."
@@ -162,7 +186,9 @@ def _answer_of(outcome: Outcome) -> CallToolResult:
             return deny("DEV_MODE is on: logged, nobody is asked.")
         case Failed(error):
             return deny(error.message)
-        case Released() | Limited():  # pragma: no cover - what is asked here is a call, and none is counted
+        case (
+            Released() | Limited()
+        ):  # pragma: no cover - what is asked here is a call, and none is counted
             return deny("It was not asked.")
 
 

@@ -15,7 +15,15 @@ from pydantic import BaseModel, Field
 from deskhand.app import Desk
 from deskhand.audit import masked, masked_line
 from deskhand.clock import iso
-from deskhand.errors import AwaitsPerson, Denied, DeskError, NotFound, OutcomeUnknown, RateLimited, describe
+from deskhand.errors import (
+    AwaitsPerson,
+    Denied,
+    DeskError,
+    NotFound,
+    OutcomeUnknown,
+    RateLimited,
+    describe,
+)
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.actions import Action, Mail, ReplyEmail, SendEmail
 from deskhand.gate.fields import SUBJECT_LIMIT
@@ -93,14 +101,20 @@ def email_tools(desk: Desk) -> list[DeskTool]:
     async def search_email(
         query: Annotated[
             str,
-            Field(description="Gmail search query (e.g., 'from:user@example.com subject:invoice after:2026/01/01')"),
+            Field(
+                description="Gmail search query (e.g., 'from:user@example.com subject:invoice after:2026/01/01')"
+            ),
         ],
-        max_results: Annotated[int, Field(ge=1, le=50, description="Maximum number of results to return")] = 5,
+        max_results: Annotated[
+            int, Field(ge=1, le=50, description="Maximum number of results to return")
+        ] = 5,
     ) -> Found:
         """Search the mailbox. Each result has the ids that reply_email needs."""
         with _saying("Error searching emails"):
             found = await desk.mailbox.search(query, max_results)
-        return _answer(_results(query, found), FoundEmails(emails=[_message(mail) for mail in found]))
+        return _answer(
+            _results(query, found), FoundEmails(emails=[_message(mail) for mail in found])
+        )
 
     async def draft_email(to: To, subject: Subject, body: Body) -> Answer:
         """Put a draft into the mailbox for the person to review. Nothing is sent."""
@@ -111,17 +125,28 @@ def email_tools(desk: Desk) -> list[DeskTool]:
         until then the answer says where the request waits."""
         letter = SendEmail(to=to, subject=subject, body=body, as_text=True)
         outcome = await desk.gate.propose(letter, "email_mcp", client=client())
-        return ToolResult(describe_send(letter, outcome, await stays_here(desk, outcome)), recorded=True)
+        return ToolResult(
+            describe_send(letter, outcome, await stays_here(desk, outcome)), recorded=True
+        )
 
     async def reply_email(
         thread_id: Annotated[str, Field(description="Gmail thread ID to reply to")],
-        message_id: Annotated[str, Field(description="Gmail message ID to reply to (for correct threading headers)")],
+        message_id: Annotated[
+            str,
+            Field(
+                description="Gmail message ID to reply to (for correct threading headers)"
+            ),
+        ],
         body: Annotated[str, Field(description="Plain text reply body")],
     ) -> ToolResult[Answer]:
         """Ask to reply in a thread. It leaves only after the person approved exactly this text."""
-        answer = ReplyEmail(thread_id=thread_id, message_id=message_id, body=body, as_text=True)
+        answer = ReplyEmail(
+            thread_id=thread_id, message_id=message_id, body=body, as_text=True
+        )
         outcome = await desk.gate.propose(answer, "email_mcp", client=client())
-        return ToolResult(describe_reply(answer, outcome, await stays_here(desk, outcome)), recorded=True)
+        return ToolResult(
+            describe_reply(answer, outcome, await stays_here(desk, outcome)), recorded=True
+        )
 
     return [
         tool(search_email, title="Search mail", annotations=FETCHES),
@@ -133,11 +158,19 @@ def email_tools(desk: Desk) -> list[DeskTool]:
 
 async def _draft(desk: Desk, letter: SendEmail) -> Answer:
     if desk.settings.dev_mode:
-        return _only(f"[DEV_MODE] Draft logged but not created. To: {masked(letter.to)}, Subject: {letter.subject}")
+        return _only(
+            f"[DEV_MODE] Draft logged but not created. To: {masked(letter.to)}, Subject: {letter.subject}"
+        )
     with _saying("Error creating draft"):
         account = await desk.mailbox.address()
         text = with_signature(letter.body, desk.settings.signature_of(account))
-        mail = Mail(kind=letter.kind, account=account, to=letter.to, subject=letter.subject, body=text)
+        mail = Mail(
+            kind=letter.kind,
+            account=account,
+            to=letter.to,
+            subject=letter.subject,
+            body=text,
+        )
         raw = await asyncio.to_thread(_compose_draft, mail, desk.now())
         draft = await desk.mailbox.create_draft(raw, None)
     kind = await kind_of(desk, account)
@@ -187,14 +220,19 @@ def _because(opening: str, error: DeskError) -> str:
 
 def _answer(text: str, data: BaseModel) -> CallToolResult:
     """The contract's sentence, and beside it the same as data."""
-    return CallToolResult(content=[TextContent(text=text)], structured_content=data.model_dump(exclude_none=True))
+    return CallToolResult(
+        content=[TextContent(text=text)],
+        structured_content=data.model_dump(exclude_none=True),
+    )
 
 
 def _only(text: str) -> CallToolResult:
     return _answer(text, EmailResult(result=text))
 
 
-def _about(mail: Action, filed: Sent | SavedDraft, at: datetime, *lines: str | None) -> CallToolResult:
+def _about(
+    mail: Action, filed: Sent | SavedDraft, at: datetime, *lines: str | None
+) -> CallToolResult:
     text = "\n".join(filter(None, lines))
     data = EmailResult(
         result=text,
@@ -209,7 +247,9 @@ def _about(mail: Action, filed: Sent | SavedDraft, at: datetime, *lines: str | N
     return _answer(text, data)
 
 
-def describe_send(letter: SendEmail, outcome: Outcome, note: str | None) -> CallToolResult | DeskError:
+def describe_send(
+    letter: SendEmail, outcome: Outcome, note: str | None
+) -> CallToolResult | DeskError:
     match outcome:
         case Released() as done:
             return _describe_sent("Email", done, note)
@@ -218,27 +258,35 @@ def describe_send(letter: SendEmail, outcome: Outcome, note: str | None) -> Call
                 f"[DEV_MODE] Send logged but not executed. To: {masked_line(letter.to)}, Subject: {letter.subject}"
             )
         case NotApproved() as asked:
-            return _not_approved(f"sending to {masked_line(letter.to)}", "email_send", asked)
+            return _not_approved(
+                f"sending to {masked_line(letter.to)}", "email_send", asked
+            )
         case Limited() as limited:
             return _rate_limited(limited)
         case Failed(error):
             return _say(error, _because("Error sending email", error))
 
 
-def describe_reply(answer: ReplyEmail, outcome: Outcome, note: str | None) -> CallToolResult | DeskError:
+def describe_reply(
+    answer: ReplyEmail, outcome: Outcome, note: str | None
+) -> CallToolResult | DeskError:
     thread = answer.thread_id
     match outcome:
         case Released() as done:
             return _describe_sent("Reply", done, note)
         case DevMode():
             length = f"Body length: {len(answer.body)} chars"
-            return _only(f"[DEV_MODE] Reply logged but not executed. Thread: {thread}, {length}")
+            return _only(
+                f"[DEV_MODE] Reply logged but not executed. Thread: {thread}, {length}"
+            )
         case NotApproved() as asked:
             return _not_approved(f"replying to thread {thread}", "email_reply", asked)
         case Limited() as limited:
             return _rate_limited(limited)
         case Failed(NotFound() as error):
-            return _say(error, f"Error: Thread ID {thread} not found or no longer accessible.")
+            return _say(
+                error, f"Error: Thread ID {thread} not found or no longer accessible."
+            )
         case Failed(error):
             return _say(error, _because("Error replying to thread", error))
 
@@ -250,7 +298,10 @@ def describe_leave(what: str, outcome: Outcome) -> CallToolResult | DeskError:
         case DevMode():
             return _only(f"[DEV_MODE] Logged but not done. {what}")
         case NotApproved() as asked:
-            return _say(refusal_of(asked, "a list is left only after the person said yes"), f"Rejected: {asked.note}")
+            return _say(
+                refusal_of(asked, "a list is left only after the person said yes"),
+                f"Rejected: {asked.note}",
+            )
         case Limited() as limited:
             return _rate_limited(limited)
         case Failed(error):
@@ -263,9 +314,14 @@ def describe_ended(request: Request) -> CallToolResult:
         case "sent":
             return _describe_done(request)
         case "unknown":
-            raise OutcomeUnknown(f"outcome unknown; {request.action.unknown}", reason="unknown")
+            raise OutcomeUnknown(
+                f"outcome unknown; {request.action.unknown}", reason="unknown"
+            )
         case "withdrawn":
-            raise Denied("the same mail left by an approval that the person wrote by hand", reason="withdrawn")
+            raise Denied(
+                "the same mail left by an approval that the person wrote by hand",
+                reason="withdrawn",
+            )
         case state:
             said = f" ({request.note})" if request.note else ""
             raise Denied(f"nothing was done: it is {state}{said}", reason=state)
@@ -287,7 +343,9 @@ def _describe_sent(what: str, done: Released, note: str | None) -> CallToolResul
     text = f"{what} sent successfully. Message ID: {done.mail.message_id} Thread ID: {done.mail.thread_id}"
     lines = [note]
     if done.earlier:
-        lines.append(f"It was sent at {iso(done.at)}, request {done.earlier}; this call sent nothing.")
+        lines.append(
+            f"It was sent at {iso(done.at)}, request {done.earlier}; this call sent nothing."
+        )
     if done.edited:
         lines.append("The person changed the text before approving it.")
     return _about(done.action, done.mail, done.at, text, *lines)
@@ -304,7 +362,10 @@ def refusal_of(asked: NotApproved, message: str, **details: Any) -> DeskError:
 
 def _not_approved(what: str, kind: str, asked: NotApproved) -> DeskError:
     if asked.why == "permitted":
-        return _say(refusal_of(asked, "it has not left yet"), f"Rejected: Not sent yet. {asked.note}")
+        return _say(
+            refusal_of(asked, "it has not left yet"),
+            f"Rejected: Not sent yet. {asked.note}",
+        )
     text = (
         f"Rejected: No matching approval file found in vault/Approved/ for {what}. "
         f"Create an approval file with type: {kind} and move it to vault/Approved/."
@@ -340,7 +401,9 @@ def _message(mail: MailSummary) -> EmailMessage:
         message_id=mail.id,
         thread_id=mail.thread_id,
         from_address=_sender(mail),
-        to_address=", ".join(person.address[:LONGEST_ADDRESS] for person in people(mail.to)[:MOST_RECIPIENTS]),
+        to_address=", ".join(
+            person.address[:LONGEST_ADDRESS] for person in people(mail.to)[:MOST_RECIPIENTS]
+        ),
         subject=one_line(mail.subject)[:SUBJECT_LIMIT],
         snippet=one_line(mail.snippet)[:200],
         date=one_line(mail.date_header)[:100] or format_datetime(mail.date),

@@ -14,10 +14,14 @@ from deskhand.servers.mail import one_line, view_account_of
 
 
 async def needs_yes(desk: Desk, change: Deed, mails: Sequence[MailSummary]) -> bool:
-    return await desk.store.read(filing.needs_yes, await _recall(desk, change, mails), desk.now())
+    return await desk.store.read(
+        filing.needs_yes, await _recall(desk, change, mails), desk.now()
+    )
 
 
-async def change_mails(desk: Desk, change: Deed, mails: Sequence[MailSummary], by: str) -> int | Outcome:
+async def change_mails(
+    desk: Desk, change: Deed, mails: Sequence[MailSummary], by: str
+) -> int | Outcome:
     """How many were changed at once, or what came of asking."""
     outcome = await ask_if_needed(desk, change, mails, by, always=desk.settings.dev_mode)
     if outcome is None:
@@ -46,7 +50,11 @@ def describe_refusal(outcome: Outcome, count: int) -> DeskError | None:
             text = f"{count} mails are changed only after the person said yes"
             return refusal_of(asked, text, approval=why, request=request, hint=said)
         case DevMode():
-            return Denied("DEV_MODE is on: logged, not done", reason="dev_mode", hint="set DEV_MODE=false")
+            return Denied(
+                "DEV_MODE is on: logged, not done",
+                reason="dev_mode",
+                hint="set DEV_MODE=false",
+            )
         case Failed(error):
             return error
         case Limited():
@@ -60,4 +68,9 @@ async def _recall(desk: Desk, change: Deed, mails: Sequence[MailSummary]) -> Upd
 
 def _listed(mail: MailSummary) -> ListedMail:
     sender = one_line(mail.sender)[:200]
-    return ListedMail(id=mail.id, sender=sender, subject=one_line(mail.subject)[:200], unread="UNREAD" in mail.labels)
+    return ListedMail(
+        id=mail.id,
+        sender=sender,
+        subject=one_line(mail.subject)[:200],
+        unread="UNREAD" in mail.labels,
+    )

@@ -67,7 +67,14 @@ def open_door(desk: Desk, name: str, token: str | None = None) -> DeskServer:
 class ForeignDoor(DeskServer):
     def __init__(self, desk: Desk, name: str, token: str | None) -> None:
         self._bus = InMemorySubscriptionBus()
-        super().__init__(name, [], area="guard", token=token, authenticate=desk.authenticate, subscriptions=self._bus)
+        super().__init__(
+            name,
+            [],
+            area="guard",
+            token=token,
+            authenticate=desk.authenticate,
+            subscriptions=self._bus,
+        )
         self._desk = desk
         self._server = name
         self._watching: dict[str, WeakSet[Any]] = {}
@@ -114,7 +121,9 @@ class ForeignDoor(DeskServer):
                 if len({*self._connections.values()}) == 1:
                     await self.tell(self._connections, method, params)
             case ResourceUpdatedNotification():
-                await self.tell(self._watching.get(str(told.params.uri), ()), method, params)
+                await self.tell(
+                    self._watching.get(str(told.params.uri), ()), method, params
+                )
             case _:
                 await self.tell(self._connections, method, None)
         if event := event_from_wire(method, params):
@@ -145,7 +154,9 @@ class ForeignDoor(DeskServer):
         except DeskError as error:
             raise protocol_error(error) from error
 
-    async def _pass_tools(self, ctx: Any, params: PaginatedRequestParams) -> ListToolsResult:
+    async def _pass_tools(
+        self, ctx: Any, params: PaginatedRequestParams
+    ) -> ListToolsResult:
         del ctx, params
         await self._open()
         return ListToolsResult(tools=await list_open_tools(self._desk, self._server))
@@ -153,17 +164,27 @@ class ForeignDoor(DeskServer):
     async def _pass_on(self, method: str, ctx: Any, params: BaseModel) -> dict[str, Any]:
         """Whatever is no call of a tool, as the server itself answers it."""
         server = await self._open()
-        given = params.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta"})
+        given = params.model_dump(
+            mode="json", by_alias=True, exclude_none=True, exclude={"meta"}
+        )
         result = await server.ask(method, given)
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return _shape(result, modern=False)
         return _NOT_TO_KEEP | _shape(result, modern=True)
 
-    async def _answer_call(self, ctx: Any, params: CallToolRequestParams) -> CallToolResult | dict[str, Any]:
+    async def _answer_call(
+        self, ctx: Any, params: CallToolRequestParams
+    ) -> CallToolResult | dict[str, Any]:
         try:
             self.demand("guard", writes=True)
             progress = Progress(ctx)
-            result = await call(self._desk, self._server, params.name, params.arguments or {}, progress.report)
+            result = await call(
+                self._desk,
+                self._server,
+                params.name,
+                params.arguments or {},
+                progress.report,
+            )
             await progress.settle()
         except DeskError as error:
             return self.refusal(error)
@@ -231,8 +252,16 @@ def _shape(result: dict[str, Any], *, modern: bool) -> dict[str, Any]:
         return {"resultType": "complete", **result}
     if "resultType" not in result:
         return result
-    meta = {key: value for key, value in result.get("_meta", {}).items() if key != SERVER_INFO_META_KEY}
-    plain = {key: value for key, value in result.items() if key not in ("resultType", "ttlMs", "cacheScope", "_meta")}
+    meta = {
+        key: value
+        for key, value in result.get("_meta", {}).items()
+        if key != SERVER_INFO_META_KEY
+    }
+    plain = {
+        key: value
+        for key, value in result.items()
+        if key not in ("resultType", "ttlMs", "cacheScope", "_meta")
+    }
     if meta:
         plain["_meta"] = meta
     return plain
@@ -248,7 +277,9 @@ class Progress:
     def report(self, said: Mapping[str, Any]) -> None:
         if self._ctx is None:
             return
-        telling = self._ctx.session.report_progress(said["progress"], said.get("total"), said.get("message"))
+        telling = self._ctx.session.report_progress(
+            said["progress"], said.get("total"), said.get("message")
+        )
         self._told.append(asyncio.create_task(telling))
 
     async def settle(self) -> None:
@@ -285,7 +316,9 @@ def _prefix(name: str, listed: MCPTool) -> MCPTool:
     return listed.model_copy(update={"name": f"{name}_{listed.name}", "description": said})
 
 
-async def call(desk: Desk, name: str, tool: str, arguments: Mapping[str, Any], report: Report | None) -> dict[str, Any]:
+async def call(
+    desk: Desk, name: str, tool: str, arguments: Mapping[str, Any], report: Report | None
+) -> dict[str, Any]:
     """Do with a call what the person's rules say. Raises MCPError for the server's own errors."""
     text = canonical(arguments)
     server = await desk.foreign.open(name)
@@ -293,7 +326,9 @@ async def call(desk: Desk, name: str, tool: str, arguments: Mapping[str, Any], r
     rule = desk.foreign.rule_for(name, tool, arguments)
     match rule.do:
         case "deny":
-            refusal = Denied(f"the person's rules deny {printable(tool, 60)}", reason="denied")
+            refusal = Denied(
+                f"the person's rules deny {printable(tool, 60)}", reason="denied"
+            )
             await desk.record(*_facts(name, tool, arguments, refusal, 0))
             raise refusal
         case "pass":
@@ -311,7 +346,9 @@ async def call(desk: Desk, name: str, tool: str, arguments: Mapping[str, Any], r
                 shape=shape,
                 hints=definition.get("annotations", {}),
             )
-            return _result_of(await desk.gate.propose(asked, ACTOR, client=callers.client()), asked)
+            return _result_of(
+                await desk.gate.propose(asked, ACTOR, client=callers.client()), asked
+            )
 
 
 def asker() -> str:
@@ -323,10 +360,18 @@ def asker() -> str:
 
 
 async def _pass(
-    desk: Desk, server: ForeignServer, tool: str, arguments: Mapping[str, Any], report: Report | None
+    desk: Desk,
+    server: ForeignServer,
+    tool: str,
+    arguments: Mapping[str, Any],
+    report: Report | None,
 ) -> dict[str, Any]:
     if desk.settings.dev_mode:
-        raise Denied("DEV_MODE is on: nothing is called", reason="dev_mode", hint="set DEV_MODE=false")
+        raise Denied(
+            "DEV_MODE is on: nothing is called",
+            reason="dev_mode",
+            hint="set DEV_MODE=false",
+        )
     await desk.settle_record(behind=MOST_BEHIND)
     started = time.perf_counter()
     error: DeskError | None = Unavailable("the call was cancelled")
@@ -334,7 +379,9 @@ async def _pass(
         result = await server.call(tool, arguments, report)
         error = None
     except MCPError as answer:
-        error = Unavailable(f"the server answered with an error: {printable(answer.message)}")
+        error = Unavailable(
+            f"the server answered with an error: {printable(answer.message)}"
+        )
         raise
     except DeskError as lost:
         error = lost
@@ -346,7 +393,11 @@ async def _pass(
 
 
 def _facts(
-    server: str, tool: str, arguments: Mapping[str, Any], error: DeskError | None, milliseconds: int
+    server: str,
+    tool: str,
+    arguments: Mapping[str, Any],
+    error: DeskError | None,
+    milliseconds: int,
 ) -> tuple[Any, ...]:
     """Of a call, as `Desk.record` takes them: of the arguments their names, and a digest of them all."""
     digest = sha256(canonical(arguments).encode()).hexdigest()
@@ -363,13 +414,21 @@ def _result_of(outcome: Outcome, asked: ToolCall) -> dict[str, Any]:
             return read_result(done.result)
         case NotApproved("rejected", request, said):
             raise Denied(
-                f"the person said no to {what}", reason="denied", approval="rejected", request=request, hint=said
+                f"the person said no to {what}",
+                reason="denied",
+                approval="rejected",
+                request=request,
+                hint=said,
             )
         case NotApproved(why, note=said, waits=request) as waiting:
             text = f"{what} is called only after the person said yes to exactly this call"
             raise refusal_of(waiting, text, approval=why, request=request, hint=said)
         case DevMode():
-            raise Denied("DEV_MODE is on: logged, not done", reason="dev_mode", hint="set DEV_MODE=false")
+            raise Denied(
+                "DEV_MODE is on: logged, not done",
+                reason="dev_mode",
+                hint="set DEV_MODE=false",
+            )
         case Failed(error):
             raise error
         case Limited():

@@ -73,9 +73,15 @@ class Labelled(BaseModel):
 
 
 Done = TypeVar("Done", Moved, Labelled)
-DestinationLabel = Annotated[str, Field(min_length=1, description='Gmail label name, e.g. "INBOX", "DONE"')]
-LabelName = Annotated[str, Field(min_length=1, description='Label to apply, e.g. "AI_PROCESSED"')]
-MessageId = Annotated[str, Field(min_length=1, description="Gmail message ID (from list_emails)")]
+DestinationLabel = Annotated[
+    str, Field(min_length=1, description='Gmail label name, e.g. "INBOX", "DONE"')
+]
+LabelName = Annotated[
+    str, Field(min_length=1, description='Label to apply, e.g. "AI_PROCESSED"')
+]
+MessageId = Annotated[
+    str, Field(min_length=1, description="Gmail message ID (from list_emails)")
+]
 
 
 def gmail_tools(desk: Desk) -> list[DeskTool]:
@@ -83,13 +89,19 @@ def gmail_tools(desk: Desk) -> list[DeskTool]:
         to: To,
         subject: Subject,
         body: Annotated[str, Field(description="Plain-text or HTML body")],
-        reply_to_message_id: Annotated[str | None, Field(description="message to reply to, in its thread")] = None,
+        reply_to_message_id: Annotated[
+            str | None, Field(description="message to reply to, in its thread")
+        ] = None,
     ) -> ToolResult[SendEmailResult]:
         """Ask to send an email. It leaves only after the person approved exactly this text;
         until then permission_denied says where the request waits."""
-        letter = SendEmail(to=to, subject=subject, body=body, reply_to_message_id=reply_to_message_id)
+        letter = SendEmail(
+            to=to, subject=subject, body=body, reply_to_message_id=reply_to_message_id
+        )
         outcome = await desk.gate.propose(letter, "gmail_mcp", client=client())
-        return ToolResult(_describe(outcome, await stays_here(desk, outcome)), recorded=True)
+        return ToolResult(
+            _describe(outcome, await stays_here(desk, outcome)), recorded=True
+        )
 
     async def list_emails(
         query: Annotated[str, Field(description="Gmail search query")] = "is:unread",
@@ -102,19 +114,25 @@ def gmail_tools(desk: Desk) -> list[DeskTool]:
         """Read one mail: its visible text and the names of its attachments."""
         return _full(await desk.mailbox.get(message_id))
 
-    async def move_email(message_id: MessageId, destination_label: DestinationLabel) -> ToolResult[Moved]:
+    async def move_email(
+        message_id: MessageId, destination_label: DestinationLabel
+    ) -> ToolResult[Moved]:
         """Move a mail out of the inbox to a label. Unread into TRASH, or over 50 in an hour, waits for a yes."""
         if _is_trash(destination_label):
             return await _trash(desk, message_id, Moved())
         mails = await desk.mailbox.list_mails([message_id])
-        outcome = await ask_if_needed(desk, _leaving_for(destination_label), mails, "gmail_mcp")
+        outcome = await ask_if_needed(
+            desk, _leaving_for(destination_label), mails, "gmail_mcp"
+        )
         refusal = outcome and describe_refusal(outcome, len(mails))
         if refusal:
             return ToolResult(refusal, recorded=True)
         await desk.mailbox.move(message_id, destination_label)
         return ToolResult(Moved())
 
-    async def add_label(message_id: MessageId, label_name: LabelName) -> ToolResult[Labelled]:
+    async def add_label(
+        message_id: MessageId, label_name: LabelName
+    ) -> ToolResult[Labelled]:
         """Add a label to a mail; it is made where it is missing."""
         if _is_trash(label_name):
             return await _trash(desk, message_id, Labelled())
@@ -135,7 +153,11 @@ def _is_trash(label: str) -> bool:
     """Whether the mail is out of sight there; what is spam is for the person to say."""
     name = _plain(label)
     if name == "SPAM":
-        raise Denied("what is spam, the person says", reason="protected", hint='move it to "TRASH" or to a label')
+        raise Denied(
+            "what is spam, the person says",
+            reason="protected",
+            hint='move it to "TRASH" or to a label',
+        )
     return name == "TRASH"
 
 
@@ -176,13 +198,26 @@ def gmail_server(desk: Desk, token: str | None = None) -> DeskServer:
 def _describe(outcome: Outcome, note: str | None) -> SendEmailResult | DeskError:
     match outcome:
         case Released(mail, at):
-            return SendEmailResult(message_id=mail.message_id, thread_id=mail.thread_id, sent_at=iso(at), note=note)
+            return SendEmailResult(
+                message_id=mail.message_id,
+                thread_id=mail.thread_id,
+                sent_at=iso(at),
+                note=note,
+            )
         case NotApproved(why, request, said):
             return Denied(
-                "no approval covers this mail", reason="no_approval", approval=why, request=request, hint=said
+                "no approval covers this mail",
+                reason="no_approval",
+                approval=why,
+                request=request,
+                hint=said,
             )
         case DevMode():
-            return Denied("DEV_MODE is on: logged, not sent", reason="dev_mode", hint="set DEV_MODE=false to send")
+            return Denied(
+                "DEV_MODE is on: logged, not sent",
+                reason="dev_mode",
+                hint="set DEV_MODE=false to send",
+            )
         case Limited(limits, wait):
             return RateLimited(
                 f"{limits.most} mails have left within {limits.window.total_seconds():g} seconds",

@@ -15,7 +15,14 @@ import anyio
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.extension import Extension, MethodBinding
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, PaginatedRequestParams, RequestParams, Result
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    PaginatedRequestParams,
+    RequestParams,
+    Result,
+)
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from deskhand import clock
@@ -35,7 +42,11 @@ LONGEST_WAIT = 50
 _POLL = 5000
 _WAITS = "This waits for your answer on your desk's own page."
 _CANCELLED = "The client waits no more. The request is still before the person, who alone decides about it."
-_CAPABILITY: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+_CAPABILITY: dict[str, Any] = {
+    "list": {},
+    "cancel": {},
+    "requests": {"tools": {"call": {}}},
+}
 
 _Context = ServerRequestContext[Any, Any]
 
@@ -119,22 +130,36 @@ class Handles(Extension):
             made = await self._desk.store.write(_give, self._end_at_once(ended))
             return {"task": _describe(made, ctx)}
         waits, message = waiting
-        made = await self._desk.store.write(_give, self._begin(await self._find(waits), message))
+        made = await self._desk.store.write(
+            _give, self._begin(await self._find(waits), message)
+        )
         if not _is_modern(ctx):
             return {"task": _describe(made, ctx)}
-        stamp = {key: value for key, value in ended["_meta"].items() if key != "deskhand/error"}
+        stamp = {
+            key: value for key, value in ended["_meta"].items() if key != "deskhand/error"
+        }
         return _describe(made, ctx) | {"resultType": "task", "_meta": stamp}
 
     def _begin(self, request: Request, message: str) -> Handle:
         until = (request.expires or request.created) + LIFETIME
         now = self._desk.now()
-        return Handle(request.id, asker(), request.id, request.created, now, until, "working", message)
+        return Handle(
+            request.id, asker(), request.id, request.created, now, until, "working", message
+        )
 
     def _end_at_once(self, ended: Any) -> Handle:
         now = self._desk.now()
         said = "It was done at once."
         return Handle(
-            secrets.token_hex(8), asker(), None, now, now, now + KEPT, "completed", said, json.dumps(dict(ended))
+            secrets.token_hex(8),
+            asker(),
+            None,
+            now,
+            now,
+            now + KEPT,
+            "completed",
+            said,
+            json.dumps(dict(ended)),
         )
 
     async def _look(self, task_id: str) -> Handle:
@@ -153,13 +178,20 @@ class Handles(Extension):
             return handle
         result = json.dumps(await self._describe(request))
         ended = handle._replace(
-            status="completed", updated=self._desk.now(), message=f"It is {request.state}.", result=result
+            status="completed",
+            updated=self._desk.now(),
+            message=f"It is {request.state}.",
+            result=result,
         )
         return await self._desk.store.write(_end, ended)
 
     def _has_ended(self, request: Request) -> bool:
         """Whether no more is to come; a no of the person counts when they can no longer take it back."""
-        if request.state == "rejected" and request.decided_by == "person" and request.decided is not None:
+        if (
+            request.state == "rejected"
+            and request.decided_by == "person"
+            and request.decided is not None
+        ):
             hold = timedelta(seconds=self._desk.settings.hold_seconds)
             return self._desk.now() >= request.decided + hold
         return request.state == "unknown" or request.state not in OPEN
@@ -197,10 +229,15 @@ class Handles(Extension):
         """The client waits no more. What is before the person is theirs to answer."""
         handle = await self._look(params.task_id)
         if handle.status == "working":
-            ended = handle._replace(status="cancelled", updated=self._desk.now(), message=_CANCELLED)
+            ended = handle._replace(
+                status="cancelled", updated=self._desk.now(), message=_CANCELLED
+            )
             handle = await self._desk.store.write(_end, ended)
         elif not _is_modern(ctx):
-            raise MCPError(INVALID_PARAMS, f"the task has ended: it is {_describe(handle, ctx)['status']}")
+            raise MCPError(
+                INVALID_PARAMS,
+                f"the task has ended: it is {_describe(handle, ctx)['status']}",
+            )
         if _is_modern(ctx):
             return Result()
         return _describe(handle, ctx)
@@ -242,7 +279,11 @@ def _describe(handle: Handle, ctx: _Context) -> dict[str, Any]:
     life = int((handle.expires - handle.created).total_seconds() * 1000)
     result = json.loads(handle.result or "{}")
     if _is_modern(ctx):
-        return described | {"ttlMs": life, "pollIntervalMs": _POLL} | ({"result": result} if result else {})
+        return (
+            described
+            | {"ttlMs": life, "pollIntervalMs": _POLL}
+            | ({"result": result} if result else {})
+        )
     if result.get("isError"):
         described |= {"status": "failed", "statusMessage": _say_why(result)}
     return described | {"ttl": life, "pollInterval": _POLL}
@@ -260,7 +301,10 @@ def _say_why(result: Mapping[str, Any]) -> str:
 def _waiting_in(ended: Mapping[str, Any]) -> tuple[str, str] | None:
     """The id of the request that a call was refused for, because it waits, and what the refusal says."""
     match ended:
-        case {"isError": True, "_meta": {"deskhand/error": {"message": str(message), "details": details}}}:
+        case {
+            "isError": True,
+            "_meta": {"deskhand/error": {"message": str(message), "details": details}},
+        }:
             # A call of another server's tool names its request so.
             waits = details.get("id") or ("approval" in details and details.get("request"))
             if details.get("reason") == "no_approval" and waits:
@@ -281,14 +325,20 @@ def _give(tx: Transaction, handle: Handle) -> Handle:
         return known
     if known is not None:
         handle = handle._replace(id=secrets.token_hex(8))
-    moments = [clock.to_ms(each) for each in (handle.created, handle.updated, handle.expires)]
+    moments = [
+        clock.to_ms(each) for each in (handle.created, handle.updated, handle.expires)
+    ]
     values = (*handle[:3], *moments, *handle[6:])
-    tx.execute(f"INSERT INTO handles ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *values)
+    tx.execute(
+        f"INSERT INTO handles ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *values
+    )
     return handle
 
 
 def _find(tx: Transaction, task_id: str, asked_by: str) -> Handle | None:
-    row = tx.one(f"SELECT {_COLUMNS} FROM handles WHERE id = ? AND asker = ?", task_id, asked_by)
+    row = tx.one(
+        f"SELECT {_COLUMNS} FROM handles WHERE id = ? AND asker = ?", task_id, asked_by
+    )
     return _read(row) if row else None
 
 
@@ -302,7 +352,14 @@ def _end(tx: Transaction, ended: Handle) -> Handle:
     tx.execute(
         "UPDATE handles SET status = ?, updated = ?, message = ?, result = ?"
         " WHERE id = ? AND asker = ? AND status = 'working'",
-        *(ended.status, clock.to_ms(ended.updated), ended.message, ended.result, ended.id, ended.asker),
+        *(
+            ended.status,
+            clock.to_ms(ended.updated),
+            ended.message,
+            ended.result,
+            ended.id,
+            ended.asker,
+        ),
     )
     return _find(tx, ended.id, ended.asker) or ended
 

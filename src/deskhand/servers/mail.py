@@ -16,15 +16,28 @@ from deskhand.mail import MailSummary
 from deskhand.mail.mailboxes import Mailboxes, MailView, split, viewing
 from deskhand.servers.calls import Call, Recorder
 
-SENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True)
-DRAFTS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=True)
-FETCHES = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
-FILES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
+SENDS = ToolAnnotations(
+    read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True
+)
+DRAFTS = ToolAnnotations(
+    read_only_hint=False,
+    destructive_hint=False,
+    idempotent_hint=False,
+    open_world_hint=True,
+)
+FETCHES = ToolAnnotations(
+    read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=True
+)
+FILES = ToolAnnotations(
+    read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True
+)
 
 To = Annotated[str, Field(description="Recipient email address")]
 Subject = Annotated[str, Field(max_length=998, description="Email subject line")]
 
-STAYS_HERE = "It stays on this machine: this desk works on a local mailbox, which reaches nobody."
+STAYS_HERE = (
+    "It stays on this machine: this desk works on a local mailbox, which reaches nobody."
+)
 
 _TARGETS = ("to", "message_id", "thread_id", "query")
 _ADDRESSES = ("to", "cc", "bcc")
@@ -49,13 +62,24 @@ def mail_recorder(desk: Desk, actor: str) -> Recorder:
     """Writes to the record and to the vault's log: which mail and which words were asked for, but no body."""
 
     async def record(call: Call) -> None:
-        given = {key: value for key, value in call.arguments.items() if key in _RECORDED and value is not None}
+        given = {
+            key: value
+            for key, value in call.arguments.items()
+            if key in _RECORDED and value is not None
+        }
         kept = {key: _redact_argument(key, value) for key, value in given.items()}
         target = next((kept[key] for key in _TARGETS if key in kept), "-")
         result: Result | None = None
         if call.tool == "draft_email" and call.error is None and desk.settings.dev_mode:
             result = "dev_mode"
-        entry = (actor, call.tool, target, call.with_client(kept), call.error, call.milliseconds)
+        entry = (
+            actor,
+            call.tool,
+            target,
+            call.with_client(kept),
+            call.error,
+            call.milliseconds,
+        )
         await desk.record(*entry, result=result, in_vault=True)
 
     return record
@@ -83,7 +107,9 @@ def view_account_of(*mails: MailSummary) -> AbstractContextManager[MailView]:
     """What follows happens in the account that has the mails, and no other; they lie in one."""
     names = frozenset(name for name in map(account_of, mails) if name)
     if len(names) > 1:
-        message = "What waits for the person lies in one account: name it, and ask for each."
+        message = (
+            "What waits for the person lies in one account: name it, and ask for each."
+        )
         raise InvalidInput(message, fields=[FieldProblem("account", message)])
     return viewing(MailView(names)) if names else nullcontext(MailView())
 
@@ -100,7 +126,10 @@ async def kind_of(desk: Desk, address: str) -> MailKind | None:
 
 async def stays_here(desk: Desk, outcome: Outcome) -> str | None:
     """What is to be said of a mail that reaches nobody."""
-    if not isinstance(outcome, Released) or await kind_of(desk, outcome.action.account) != "local":
+    if (
+        not isinstance(outcome, Released)
+        or await kind_of(desk, outcome.action.account) != "local"
+    ):
         return None
     return STAYS_HERE
 

@@ -26,8 +26,18 @@ from deskhand.servers.calls import recorder
 from deskhand.servers.server import DeskServer
 from deskhand.servers.tool import ADDS, READS, WRITES, DeskTool, tool
 
-EDITS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False)
-MAKES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+EDITS = ToolAnnotations(
+    read_only_hint=False,
+    destructive_hint=True,
+    idempotent_hint=False,
+    open_world_hint=False,
+)
+MAKES = ToolAnnotations(
+    read_only_hint=False,
+    destructive_hint=False,
+    idempotent_hint=True,
+    open_world_hint=False,
+)
 INSTRUCTIONS = """\
 The person's notes: Markdown files with YAML frontmatter, addressed by vault-relative paths.
 For a change in a long note use append_note or edit_note; get_outline shows where its parts are.
@@ -46,14 +56,22 @@ def _object_in_text(value: Any) -> Any:
     return value
 
 
-Path = Annotated[str, Field(description='vault-relative path, e.g. "Needs_Action/email-001.md"')]
-Frontmatter = Annotated[dict[str, Any], BeforeValidator(_object_in_text), Field(description="YAML key-value pairs")]
+Path = Annotated[
+    str, Field(description='vault-relative path, e.g. "Needs_Action/email-001.md"')
+]
+Frontmatter = Annotated[
+    dict[str, Any],
+    BeforeValidator(_object_in_text),
+    Field(description="YAML key-value pairs"),
+]
 Edits = Annotated[
     list[Edit],
     BeforeValidator(_object_in_text),
     Field(min_length=1, max_length=100, description="places as they are before the call"),
 ]
-Values = Annotated[dict[str, Any], BeforeValidator(_object_in_text), Field(default_factory=dict)]
+Values = Annotated[
+    dict[str, Any], BeforeValidator(_object_in_text), Field(default_factory=dict)
+]
 ShortPath = Annotated[str, Field(description="vault-relative")]
 Cursor = Annotated[str | None, Field(description="next_cursor of the page before")]
 
@@ -67,16 +85,27 @@ def notes_tools(desk: Desk) -> list[DeskTool]:
         path: Path,
         frontmatter: Frontmatter,
         body: Annotated[str, Field(description="Markdown after the frontmatter")],
-        if_match: Annotated[str | None, Field(description="etag you read: fail rather than overwrite a change")] = None,
-        merge: Annotated[bool, Field(description="keep frontmatter keys that are not given")] = False,
+        if_match: Annotated[
+            str | None,
+            Field(description="etag you read: fail rather than overwrite a change"),
+        ] = None,
+        merge: Annotated[
+            bool, Field(description="keep frontmatter keys that are not given")
+        ] = False,
     ) -> NoteContent:
         """Create or replace a note. What you do not change keeps its order, comments and quoting."""
-        write = partial(Vault.write, properties=frontmatter, body=body, if_match=if_match, merge=merge)
+        write = partial(
+            Vault.write, properties=frontmatter, body=body, if_match=if_match, merge=merge
+        )
         return desk.vaults.at(path, write)
 
     def list_notes(
-        directory: Annotated[str, Field(description='vault-relative folder, "" for the whole vault')],
-        filter: Annotated[str | None, Field(description='frontmatter filter "field:value"')] = None,  # noqa: A002
+        directory: Annotated[
+            str, Field(description='vault-relative folder, "" for the whole vault')
+        ],
+        filter: Annotated[  # noqa: A002
+            str | None, Field(description='frontmatter filter "field:value"')
+        ] = None,
         limit: Annotated[int, Field(ge=1, le=1000)] = 200,
         cursor: Cursor = None,
     ) -> NoteList:
@@ -86,16 +115,23 @@ def notes_tools(desk: Desk) -> list[DeskTool]:
     def move_note(
         source: Path,
         destination: Path,
-        update_links: Annotated[bool, Field(description="let links in other notes follow")] = False,
+        update_links: Annotated[
+            bool, Field(description="let links in other notes follow")
+        ] = False,
     ) -> MovedNote:
         """Move or rename a note. Never replaces another one; missing folders are made."""
         return desk.vaults.move(source, destination, update_links=update_links)
 
     def search_notes(
-        query: Annotated[str, Field(min_length=1, description="text in names, frontmatter values or bodies")],
+        query: Annotated[
+            str,
+            Field(min_length=1, description="text in names, frontmatter values or bodies"),
+        ],
         limit: Annotated[int, Field(ge=1, le=200)] = 50,
         cursor: Cursor = None,
-        by: Annotated[SearchBy, Field(description="meaning and both need an embedding model")] = "words",
+        by: Annotated[
+            SearchBy, Field(description="meaning and both need an embedding model")
+        ] = "words",
     ) -> NoteList:
         """Find notes by text, ignoring case: first the whole query as it stands, then notes with all its words."""
         return desk.vaults.search(query, limit, cursor, by)
@@ -120,7 +156,9 @@ def _tools_to_edit(desk: Desk) -> list[DeskTool]:
         path: ShortPath,
         text: str,
         heading: Annotated[str | None, Field(description='"A > B": B below A')] = None,
-        create: Annotated[bool, Field(description="make a missing note or heading")] = False,
+        create: Annotated[
+            bool, Field(description="make a missing note or heading")
+        ] = False,
     ) -> EditedNote:
         """Add text at the end of a note, or under a heading before its sub-headings."""
         return desk.vaults.append(path, text, heading, create=create)
@@ -161,7 +199,9 @@ def _tools_to_join(desk: Desk) -> list[DeskTool]:
         return desk.vaults.daily(date, create=create)
 
     def create_from_template(
-        template: Annotated[str, Field(description="path, or name in the templates folder")],
+        template: Annotated[
+            str, Field(description="path, or name in the templates folder")
+        ],
         path: ShortPath,
         values: Values,
     ) -> TemplatedNote:
@@ -171,7 +211,9 @@ def _tools_to_join(desk: Desk) -> list[DeskTool]:
     return [
         tool(get_links, title="Links of a note", annotations=READS, recorded_by="nobody"),
         tool(list_tags, title="List tags", annotations=READS, recorded_by="nobody"),
-        tool(get_outline, title="Outline of a note", annotations=READS, recorded_by="nobody"),
+        tool(
+            get_outline, title="Outline of a note", annotations=READS, recorded_by="nobody"
+        ),
         tool(daily_note, title="Daily note", annotations=MAKES),
         tool(create_from_template, title="Note from a template", annotations=ADDS),
     ]
@@ -188,7 +230,9 @@ def say_place(desk: Desk) -> str:
     """Where the desk's own folders lie, for instructions that name them, and which vaults there are."""
     said = ""
     if desk.settings.inside:
-        said = f"\nThese folders, Needs_Action and Plans lie in {desk.settings.own_path()}/."
+        said = (
+            f"\nThese folders, Needs_Action and Plans lie in {desk.settings.own_path()}/."
+        )
     names = vault_names(desk)
     if len(names) > 1:
         said += f"\nThe vaults are {', '.join(names)}; a path in another than {names[0]} begins with its name, as"

@@ -52,11 +52,18 @@ class SDKServer(MCPServer[None]):
         del ctx
         return await self.list_resource_page(params.cursor if params else None)
 
-    def answer(self, method: str, params: type[BaseModel], handler: Callable[[Any, Any], Awaitable[Any]]) -> None:
+    def answer(
+        self,
+        method: str,
+        params: type[BaseModel],
+        handler: Callable[[Any, Any], Awaitable[Any]],
+    ) -> None:
         """Let the handler answer a method in place of the SDK, and remember who asked."""
 
         async def answer(ctx: Any, given: Any) -> Any:
-            if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:  # those others listen by themselves
+            if (
+                ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS
+            ):  # those others listen by themselves
                 self._connections[connection_of(ctx)] = callers.client()
             return await handler(ctx, given)
 
@@ -72,10 +79,14 @@ class SDKServer(MCPServer[None]):
         """Say that clients are told when a list changed, and of the rest no more than is known that it can do."""
         server: Any = self._lowlevel_server
         everything = server.get_capabilities
-        promised = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+        promised = NotificationOptions(
+            prompts_changed=True, resources_changed=True, tools_changed=True
+        )
 
         def describe(*_: Any, protocol_version: str | None = None) -> ServerCapabilities:
-            able: ServerCapabilities = everything(promised, protocol_version=protocol_version)
+            able: ServerCapabilities = everything(
+                promised, protocol_version=protocol_version
+            )
             found = known()
             if found is None:
                 return able
@@ -91,7 +102,9 @@ class SDKServer(MCPServer[None]):
         meta = {SERVER_INFO_META_KEY: self._lowlevel_server.server_info_stamp}
         return {**result, "_meta": meta | (result.get("_meta") or {})}
 
-    async def tell(self, connections: Iterable[Any], method: str, params: dict[str, Any] | None) -> None:
+    async def tell(
+        self, connections: Iterable[Any], method: str, params: dict[str, Any] | None
+    ) -> None:
         """Send a notification to clients of the first era."""
         for connection in [*connections]:
             await connection.notify(method, params)
@@ -105,7 +118,10 @@ class SDKServer(MCPServer[None]):
     async def run_wire(self, wire: Wire) -> None:
         """Serve one connection that speaks as stdio does; any number of them at once."""
         said: Any = wire
-        async with self.listen_to(wire) as lines, stdio_server(lines, said) as (incoming, outgoing):
+        async with (
+            self.listen_to(wire) as lines,
+            stdio_server(lines, said) as (incoming, outgoing),
+        ):
             await self._serve(incoming, outgoing)
 
     def listen_to(self, wire: Wire) -> contextlib.AbstractAsyncContextManager[Any]:
@@ -132,12 +148,20 @@ class StrictMetadata(FuncMetadata):
     """How a tool reads its arguments and writes its answer."""
 
     def validate_arguments(self, arguments_to_validate: dict[str, Any]) -> dict[str, Any]:
-        bad = [name for name, value in arguments_to_validate.items() if not _is_unicode((name, value))]
+        bad = [
+            name
+            for name, value in arguments_to_validate.items()
+            if not _is_unicode((name, value))
+        ]
         if bad:
             raise InvalidInput(
                 "the arguments are not valid Unicode",
                 fields=[
-                    FieldProblem(printable(name), "holds a lone surrogate", suggestion="Send valid Unicode")
+                    FieldProblem(
+                        printable(name),
+                        "holds a lone surrogate",
+                        suggestion="Send valid Unicode",
+                    )
                     for name in bad
                 ],
             )
@@ -172,7 +196,9 @@ class StrictMetadata(FuncMetadata):
         # Without an output schema a model is a content block (text, image, …): the SDK's own to convert.
         if self.output_schema is None or not isinstance(content, BaseModel):
             made = super().convert_result(content)
-            if isinstance(made, CallToolResult) and not made.content:  # some clients show the text alone
+            if (
+                isinstance(made, CallToolResult) and not made.content
+            ):  # some clients show the text alone
                 made.content = [TextContent(text=json.dumps(content))]
             return made
         if isinstance(content, CallToolResult | InputRequiredResult):

@@ -20,11 +20,17 @@ from deskhand.servers.mail import SENDS, Subject, stays_here
 from deskhand.servers.tool import DeskTool, tool
 from deskhand.tasks.due import read_wait
 
-To = Annotated[str | list[str], Field(description=f"one address or a list; at most {MOST_RECIPIENTS} in all")]
+To = Annotated[
+    str | list[str],
+    Field(description=f"one address or a list; at most {MOST_RECIPIENTS} in all"),
+]
 Cc = Annotated[Sequence[str], Field(description="who gets a copy")]
 Bcc = Annotated[Sequence[str], Field(description="copies that the others do not see")]
 Files = Annotated[Sequence[str], Field(max_length=MOST, description="vault paths of files")]
-FollowUp = Annotated[str, Field(max_length=60, description="tell the person if unanswered by: fri, 3d, ISO 8601")]
+FollowUp = Annotated[
+    str,
+    Field(max_length=60, description="tell the person if unanswered by: fri, 3d, ISO 8601"),
+]
 MessageId = Annotated[str, Field(min_length=1, description="from search_email")]
 
 
@@ -44,10 +50,14 @@ def _tools_to_write(desk: Desk, view_notes: ViewNotes) -> list[DeskTool]:
         cc: Cc = (),
         bcc: Bcc = (),
         attachments: Files = (),
-        send_at: Annotated[str | None, Field(description="leave then: ISO 8601 with an offset")] = None,
+        send_at: Annotated[
+            str | None, Field(description="leave then: ISO 8601 with an offset")
+        ] = None,
         *,
         follow_up: FollowUp = "",
-        html: Annotated[bool, Field(description="the body is Markdown; send it as HTML too")] = False,
+        html: Annotated[
+            bool, Field(description="the body is Markdown; send it as HTML too")
+        ] = False,
     ) -> ToolResult[Answer]:
         """Ask to send an email. It leaves only after the person approved exactly this."""
         letter = SendEmail(
@@ -63,7 +73,9 @@ def _tools_to_write(desk: Desk, view_notes: ViewNotes) -> list[DeskTool]:
             follow_up=_read_follow_up(desk, follow_up),
         )
         outcome = await desk.gate.propose(letter, "email_mcp", client=client())
-        return ToolResult(describe_send(letter, outcome, await stays_here(desk, outcome)), recorded=True)
+        return ToolResult(
+            describe_send(letter, outcome, await stays_here(desk, outcome)), recorded=True
+        )
 
     async def reply_email(
         thread_id: Annotated[str, Field(description="from search_email")],
@@ -86,7 +98,9 @@ def _tools_to_write(desk: Desk, view_notes: ViewNotes) -> list[DeskTool]:
             follow_up=_read_follow_up(desk, follow_up),
         )
         outcome = await desk.gate.propose(answer, "email_mcp", client=client())
-        return ToolResult(describe_reply(answer, outcome, await stays_here(desk, outcome)), recorded=True)
+        return ToolResult(
+            describe_reply(answer, outcome, await stays_here(desk, outcome)), recorded=True
+        )
 
     return [
         tool(send_email, title="Send an email", annotations=SENDS, recorded_by="gate"),
@@ -108,7 +122,9 @@ def _tool_to_forward(desk: Desk) -> DeskTool:
         raw = await desk.mailbox.read_raw(message_id)
         text = body
         if as_attachment:
-            files = [await to_thread.run_sync(enclose_original, raw, original.summary.subject)]
+            files = [
+                await to_thread.run_sync(enclose_original, raw, original.summary.subject)
+            ]
         else:
             files = await to_thread.run_sync(read_attachments, raw)
             text = f"{body.rstrip()}\n\n{quote_original(original)}".lstrip()
@@ -120,13 +136,19 @@ def _tool_to_forward(desk: Desk) -> DeskTool:
             subject=forward_subject(original.summary.subject),
             body=text,
             as_text=True,
-            attachments=await _keep(desk, [(file.name, file.content, "", file.content_type) for file in files]),
+            attachments=await _keep(
+                desk, [(file.name, file.content, "", file.content_type) for file in files]
+            ),
             follow_up=_read_follow_up(desk, follow_up),
         )
         outcome = await desk.gate.propose(letter, "email_mcp", client=client())
-        return ToolResult(describe_send(letter, outcome, await stays_here(desk, outcome)), recorded=True)
+        return ToolResult(
+            describe_send(letter, outcome, await stays_here(desk, outcome)), recorded=True
+        )
 
-    return tool(forward_email, title="Forward an email", annotations=SENDS, recorded_by="gate")
+    return tool(
+        forward_email, title="Forward an email", annotations=SENDS, recorded_by="gate"
+    )
 
 
 def _read_follow_up(desk: Desk, words: str) -> datetime | timedelta | None:
@@ -135,15 +157,23 @@ def _read_follow_up(desk: Desk, words: str) -> datetime | timedelta | None:
     return read_wait(words, desk.now(), desk.settings.timezone, "follow_up")
 
 
-async def _attach(desk: Desk, view_notes: ViewNotes, paths: Sequence[str]) -> tuple[Enclosure, ...]:
+async def _attach(
+    desk: Desk, view_notes: ViewNotes, paths: Sequence[str]
+) -> tuple[Enclosure, ...]:
     if not paths:
         return ()
     with view_notes():
-        found = [await to_thread.run_sync(desk.vaults.attach, path, LARGEST) for path in paths]
-    return await _keep(desk, [(path.rpartition("/")[2], content, path, None) for path, content in found])
+        found = [
+            await to_thread.run_sync(desk.vaults.attach, path, LARGEST) for path in paths
+        ]
+    return await _keep(
+        desk, [(path.rpartition("/")[2], content, path, None) for path, content in found]
+    )
 
 
-async def _keep(desk: Desk, files: Sequence[tuple[str, bytes, str, str | None]]) -> tuple[Enclosure, ...]:
+async def _keep(
+    desk: Desk, files: Sequence[tuple[str, bytes, str, str | None]]
+) -> tuple[Enclosure, ...]:
     demand_bounded([len(content) for _, content, _, _ in files])
     await desk.gate.keep([content for _, content, _, _ in files])
     return tuple([await to_thread.run_sync(enclose, *each) for each in files])

@@ -16,10 +16,20 @@ from typing import Any
 import anyio
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver.context import Context
-from mcp.server.mcpserver.exceptions import ToolError, UnexpectedResourceError, UnexpectedToolError
+from mcp.server.mcpserver.exceptions import (
+    ToolError,
+    UnexpectedResourceError,
+    UnexpectedToolError,
+)
 from mcp.server.mcpserver.tools import Tool
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, CallToolResult, InputRequiredResult, TextContent
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    CallToolResult,
+    InputRequiredResult,
+    TextContent,
+)
 from mcp_types import Tool as MCPTool
 from pydantic import AnyUrl, ValidationError
 from starlette.applications import Starlette
@@ -92,7 +102,9 @@ class DeskServer(SDKServer):
         self._tokens = DeskTokens(token, authenticate) if token else None
         if self._tokens:
             more |= {"token_verifier": self._tokens, "auth": callers.auth_settings(only)}
-        super().__init__(name, version=__version__, instructions=instructions, tools=list(tools), **more)
+        super().__init__(
+            name, version=__version__, instructions=instructions, tools=list(tools), **more
+        )
         self._areas = area or {}
         self._needed = f"{only}:read" if only else None
         self._within: tuple[str, ...] | None = None
@@ -113,30 +125,50 @@ class DeskServer(SDKServer):
         """Refuse a caller without the scope for this part of the desk."""
         callers.demand(area, writes=writes, within=self._within)
 
-    def view_mail(self, account: str | None = None, *, writes: bool) -> AbstractContextManager[MailView]:
+    def view_mail(
+        self, account: str | None = None, *, writes: bool
+    ) -> AbstractContextManager[MailView]:
         """What the caller sees of the mail accounts, and of these the one that it names."""
         names = self._see("mail account", "mail", self._accounts, writes=writes)
         _demand_known(
-            "account", "mail account", account, [name for name in self._accounts if names is None or name in names]
+            "account",
+            "mail account",
+            account,
+            [name for name in self._accounts if names is None or name in names],
         )
         if account is not None:
             return mailboxes.viewing(MailView(frozenset({account}), asked=True))
         return mailboxes.viewing(MailView(names))
 
-    def view_notes(self, vault: str | None = None, *, writes: bool) -> AbstractContextManager[None]:
+    def view_notes(
+        self, vault: str | None = None, *, writes: bool
+    ) -> AbstractContextManager[None]:
         """What the caller sees of the vaults, and of these the one that it names."""
         names = self._see("vault", "notes", self._vaults, writes=False)
-        _demand_known("vault", "vault", vault, [name for name in self._vaults if names is None or name in names])
-        return view.viewing(VaultView(names, self._see("vault", "notes", self._vaults, writes=writes), vault))
+        _demand_known(
+            "vault",
+            "vault",
+            vault,
+            [name for name in self._vaults if names is None or name in names],
+        )
+        return view.viewing(
+            VaultView(
+                names, self._see("vault", "notes", self._vaults, writes=writes), vault
+            )
+        )
 
-    def _see(self, what: str, area: Area, there: Sequence[str], *, writes: bool) -> frozenset[str] | None:
+    def _see(
+        self, what: str, area: Area, there: Sequence[str], *, writes: bool
+    ) -> frozenset[str] | None:
         """The mail accounts or vaults of the desk that the caller may see; None where it may see all of them."""
         opened = callers.opened_names(area, writes=writes, within=self._within)
         if opened is None:
             return None
         if opened.isdisjoint(there):
             needed = f"{area}:{'write' if writes else 'read'}"
-            raise OutOfScope(f"the client was given no {what} that this desk has", scope=needed)
+            raise OutOfScope(
+                f"the client was given no {what} that this desk has", scope=needed
+            )
         return opened.intersection(there)
 
     async def list_tools(self) -> list[MCPTool]:
@@ -153,13 +185,18 @@ class DeskServer(SDKServer):
         self.demand(self._areas.get(made.name), writes=made.writes)
 
     async def call_tool(
-        self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        context: Context[None, Any] | None = None,
     ) -> CallToolResult | InputRequiredResult:
         made = self._desk_tools.get(name)
         if made is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {printable(name)}")
         started = time.perf_counter()
-        ended: ToolResult[CallToolResult | InputRequiredResult] = ToolResult(Unavailable("the call was cancelled"))
+        ended: ToolResult[CallToolResult | InputRequiredResult] = ToolResult(
+            Unavailable("the call was cancelled")
+        )
         try:
             ended = await self._run(made, arguments, context)
         finally:
@@ -178,32 +215,48 @@ class DeskServer(SDKServer):
             if self._settle is not None and made.writes and made.recorded_by == "door":
                 await self._settle()
             asked_as = asking_as(_describe_caller(context))
-            with self._view_mail(made, arguments) as seen, self._view_notes(made, arguments), asked_as:
+            with (
+                self._view_mail(made, arguments) as seen,
+                self._view_notes(made, arguments),
+                asked_as,
+            ):
                 # The SDK hands on what StrictMetadata made of the tool's answer.
-                ended: Any = await super().call_tool(made.name, made.own_arguments(arguments), context)
+                ended: Any = await super().call_tool(
+                    made.name, made.own_arguments(arguments), context
+                )
         except DeskError as error:
             return ToolResult(error)
         except ToolError as wrapped:
             return ToolResult(self._error_behind(wrapped, made.name))
         assert isinstance(ended, ToolResult)  # noqa: S101 - see StrictMetadata.convert_result
         if seen.silent and isinstance(ended.content, CallToolResult):
-            ended.content.content += [TextContent(text=line) for line in seen.describe_silent()]
+            ended.content.content += [
+                TextContent(text=line) for line in seen.describe_silent()
+            ]
         return ended
 
-    def _view_mail(self, made: DeskTool, arguments: dict[str, Any]) -> AbstractContextManager[MailView]:
+    def _view_mail(
+        self, made: DeskTool, arguments: dict[str, Any]
+    ) -> AbstractContextManager[MailView]:
         of_mail = self._areas.get(made.name) == "mail"
         if not of_mail and "account" not in made.takes:
             return nullcontext(MailView())
         account = arguments.get("account") if "account" in made.takes else None
         return self.view_mail(account, writes=of_mail and made.writes)
 
-    def _view_notes(self, made: DeskTool, arguments: dict[str, Any]) -> AbstractContextManager[None]:
+    def _view_notes(
+        self, made: DeskTool, arguments: dict[str, Any]
+    ) -> AbstractContextManager[None]:
         if "vault" not in made.takes:
             return nullcontext()
         return self.view_notes(arguments.get("vault"), writes=made.writes)
 
     async def _record_call(
-        self, made: DeskTool, arguments: dict[str, Any], ended: ToolResult[Any], started: float
+        self,
+        made: DeskTool,
+        arguments: dict[str, Any],
+        ended: ToolResult[Any],
+        started: float,
     ) -> None:
         error = ended.content if isinstance(ended.content, DeskError) else None
         call = Call(made.name, arguments, error, _since(started), callers.client())
@@ -220,7 +273,13 @@ class DeskServer(SDKServer):
         except UnexpectedResourceError as wrapped:
             if not isinstance(error := wrapped.__cause__, DeskError):
                 raise
-            call = Call("resources/read", {"path": str(uri)}, error, _since(started), callers.client())
+            call = Call(
+                "resources/read",
+                {"path": str(uri)},
+                error,
+                _since(started),
+                callers.client(),
+            )
             if self._record and call.out_of_scope:
                 await self._record(call)
             raise protocol_error(error) from error
@@ -236,7 +295,9 @@ class DeskServer(SDKServer):
         # No structuredContent: clients hold an error's against the tool's output schema and throw.
         form = self._error_form(error)
         text = form if isinstance(form, str) else json.dumps(form, ensure_ascii=False)
-        return CallToolResult(content=[TextContent(text=text)], is_error=True, _meta={"deskhand/error": form})
+        return CallToolResult(
+            content=[TextContent(text=text)], is_error=True, _meta={"deskhand/error": form}
+        )
 
     def _error_behind(self, wrapped: ToolError, tool_name: str) -> DeskError:
         """The desk's error for what the SDK caught; what a tool raised in the SDK's own words is raised again."""
@@ -247,7 +308,11 @@ class DeskServer(SDKServer):
                 return self._invalid_arguments(tool_name, error)
             case cause if isinstance(wrapped, UnexpectedToolError):
                 reference = secrets.token_hex(4)
-                log.error("crash", extra={"tool": tool_name, "reference": reference}, exc_info=cause)
+                log.error(
+                    "crash",
+                    extra={"tool": tool_name, "reference": reference},
+                    exc_info=cause,
+                )
                 return _masked_crash(cause, reference)
             case _:
                 raise wrapped
@@ -258,13 +323,19 @@ class DeskServer(SDKServer):
             self._tokens.endpoint = endpoint
         return self.streamable_http_app(streamable_http_path=endpoint, origin=origin)
 
-    def streamable_http_app(self, *, origin: str | None = None, **options: Any) -> Starlette:
+    def streamable_http_app(
+        self, *, origin: str | None = None, **options: Any
+    ) -> Starlette:
         """The server over HTTP; `origin` is where it answers beside the names of this machine."""
         if origin is not None:
             options["transport_security"] = callers.own_names(origin)
-        app: Starlette = super().streamable_http_app(**{"stateless_http": self._stateless} | options)
+        app: Starlette = super().streamable_http_app(
+            **{"stateless_http": self._stateless} | options
+        )
         if self._record is not None:
-            app.add_middleware(callers.RecordClosed, needed=self._needed, record=self._record_closed)
+            app.add_middleware(
+                callers.RecordClosed, needed=self._needed, record=self._record_closed
+            )
         return app
 
     async def _record_closed(self, client: str, error: OutOfScope) -> None:
@@ -278,7 +349,9 @@ class DeskServer(SDKServer):
 
 def _demand_known(field: str, what: str, name: str | None, names: Sequence[str]) -> None:
     if name is not None and name not in names:
-        problem = FieldProblem(field, f"is no {what} of this desk", printable(name), ", ".join(names))
+        problem = FieldProblem(
+            field, f"is no {what} of this desk", printable(name), ", ".join(names)
+        )
         raise InvalidInput(f"there is no such {what}", fields=[problem])
 
 
@@ -314,7 +387,12 @@ def _field_problem(details: Any) -> FieldProblem:
     received = None
     if details["type"] != "missing" and details["input"] is not None:
         received = printable(details["input"])
-    return FieldProblem(field, details["msg"].removeprefix("Value error, "), received, _suggestion(details["type"]))
+    return FieldProblem(
+        field,
+        details["msg"].removeprefix("Value error, "),
+        received,
+        _suggestion(details["type"]),
+    )
 
 
 def _suggestion(problem: str) -> str:

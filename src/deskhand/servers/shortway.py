@@ -51,14 +51,19 @@ class ShortWay:
             await asyncio.wait(self._open.values(), timeout=LAST_ANSWERS)
 
     def _take(self, line: str) -> bool:
-        if '"tools/call"' not in line and not (self._open and '"notifications/cancelled"' in line):
+        if '"tools/call"' not in line and not (
+            self._open and '"notifications/cancelled"' in line
+        ):
             return False
         try:
             message: Any = json.loads(line)
         except (ValueError, RecursionError):
             return False
         match message:
-            case {"method": "notifications/cancelled", "params": {"requestId": str() | int() as name}}:
+            case {
+                "method": "notifications/cancelled",
+                "params": {"requestId": str() | int() as name},
+            }:
                 return self._cancel(name)
             case {
                 "jsonrpc": "2.0",
@@ -66,13 +71,20 @@ class ShortWay:
                 "method": "tools/call",
                 "params": {"name": str()} as params,
             } if not isinstance(name, bool) and self._is_plain(message):
-                return self._begin(name, params["name"], params.get("arguments", {}), params.get("_meta", {}))
+                return self._begin(
+                    name,
+                    params["name"],
+                    params.get("arguments", {}),
+                    params.get("_meta", {}),
+                )
         return False
 
     def _is_plain(self, message: Mapping[str, Any]) -> bool:
         params = message["params"]
         meta = params.get("_meta", {})
-        if params.keys() - {"name", "arguments", "_meta"} or not isinstance(params.get("arguments", {}), dict):
+        if params.keys() - {"name", "arguments", "_meta"} or not isinstance(
+            params.get("arguments", {}), dict
+        ):
             return False
         if self._is_modern:
             return isinstance(classify_inbound_request(message), InboundModernRoute)
@@ -84,7 +96,13 @@ class ShortWay:
             return False
         return task.cancel()
 
-    def _begin(self, name: str | int, tool: str, arguments: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
+    def _begin(
+        self,
+        name: str | int,
+        tool: str,
+        arguments: Mapping[str, Any],
+        meta: Mapping[str, Any],
+    ) -> bool:
         if name in self._open:
             return False
         report = None
@@ -99,7 +117,10 @@ class ShortWay:
 
     def _reporter(self, token: str | int) -> Report:
         def report(params: Mapping[str, Any]) -> None:
-            told = {"method": "notifications/progress", "params": {**params, "progressToken": token}}
+            told = {
+                "method": "notifications/progress",
+                "params": {**params, "progressToken": token},
+            }
             self._wire.put(_write_line(told))
 
         return report
@@ -108,9 +129,19 @@ class ShortWay:
         try:
             line = _write_line({"id": name, "result": await answer})
         except MCPError as error:
-            line = _write_line({"id": name, "error": error.error.model_dump(mode="json", exclude_none=True)})
+            line = _write_line(
+                {
+                    "id": name,
+                    "error": error.error.model_dump(mode="json", exclude_none=True),
+                }
+            )
         except ValueError as error:
-            line = _write_line({"id": name, "error": {"code": INTERNAL_ERROR, "message": f"no JSON: {error}"}})
+            line = _write_line(
+                {
+                    "id": name,
+                    "error": {"code": INTERNAL_ERROR, "message": f"no JSON: {error}"},
+                }
+            )
         finally:
             del self._open[name]
         self._wire.put(line)

@@ -48,7 +48,10 @@ class OpenRequests:
         match message:
             case JSONRPCRequest(method=method, id=name) if method != _LASTING:
                 self._asked.add(name)
-            case JSONRPCNotification(method="notifications/cancelled", params={"requestId": str() | int() as name}):
+            case JSONRPCNotification(
+                method="notifications/cancelled",
+                params={"requestId": str() | int() as name},
+            ):
                 self._close(name)
             case JSONRPCResponse(id=name) | JSONRPCError(id=name) if name is not None:
                 self._close(name)
@@ -92,7 +95,9 @@ class AnsweringStream:
     The SDK drops what is under way when they end. So they end only when it is answered.
     """
 
-    def __init__(self, incoming: _Incoming, outgoing: _Outgoing, requests: OpenRequests) -> None:
+    def __init__(
+        self, incoming: _Incoming, outgoing: _Outgoing, requests: OpenRequests
+    ) -> None:
         self._incoming = incoming
         self._outgoing = outgoing
         self._requests = requests
@@ -143,7 +148,9 @@ def _answer_to(problem: Exception) -> JSONRPCError | None:
         message = json.loads(given)
     except (ValueError, RecursionError):
         return _error(PARSE_ERROR, "Parse error", None)
-    return _error(INVALID_PARAMS, "Not valid Unicode: a lone surrogate (\\ud800 to \\udfff)", message)
+    return _error(
+        INVALID_PARAMS, "Not valid Unicode: a lone surrogate (\\ud800 to \\udfff)", message
+    )
 
 
 def _error(code: int, text: str, message: Any) -> JSONRPCError:

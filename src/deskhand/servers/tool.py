@@ -11,9 +11,18 @@ from mcp_types import ToolAnnotations
 from deskhand.servers.calls import RecordedBy, ToolResult
 from deskhand.servers.sdk import make_strict
 
-READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
-WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
-ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
+READS = ToolAnnotations(
+    read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+)
+WRITES = ToolAnnotations(
+    read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
+)
+ADDS = ToolAnnotations(
+    read_only_hint=False,
+    destructive_hint=False,
+    idempotent_hint=False,
+    open_world_hint=False,
+)
 
 
 _NAME = {"type": "string", "default": None}
@@ -52,7 +61,11 @@ def tool(
     """
     _hide_tool_result(fn, recorded_by)
     made = DeskTool.from_function(
-        fn, name=name, title=title, description=inspect.cleandoc(fn.__doc__ or ""), annotations=annotations
+        fn,
+        name=name,
+        title=title,
+        description=inspect.cleandoc(fn.__doc__ or ""),
+        annotations=annotations,
     )
     assert isinstance(made, DeskTool)  # noqa: S101 - a classmethod that is annotated with its base
     made.recorded_by = recorded_by
@@ -63,11 +76,19 @@ def tool(
 
 def demand_complete(made: Tool) -> DeskTool:
     """The tool, if it was made here and leaves no client guessing."""
-    hints = made.annotations.model_dump(exclude={"title"}).values() if made.annotations else [None]
+    hints = (
+        made.annotations.model_dump(exclude={"title"}).values()
+        if made.annotations
+        else [None]
+    )
     if not made.title or not made.description or None in hints:
-        raise TypeError(f"tool {made.name} needs a title, a docstring and all four annotation hints")
+        raise TypeError(
+            f"tool {made.name} needs a title, a docstring and all four annotation hints"
+        )
     if not isinstance(made, DeskTool):
-        raise TypeError(f"tool {made.name} is not strict; make it with deskhand.servers.tool")
+        raise TypeError(
+            f"tool {made.name} is not strict; make it with deskhand.servers.tool"
+        )
     return made
 
 
@@ -76,7 +97,9 @@ def _hide_tool_result(fn: Callable[..., Any], recorded_by: RecordedBy) -> None:
     signature = inspect.signature(fn, eval_str=True)
     tells = get_origin(signature.return_annotation) is ToolResult
     if tells != (recorded_by in ("gate", "backend")):
-        raise TypeError(f"{fn.__name__} is recorded by the {recorded_by}, which its return type does not say")
+        raise TypeError(
+            f"{fn.__name__} is recorded by the {recorded_by}, which its return type does not say"
+        )
     if tells:
         (content,) = get_args(signature.return_annotation)
         vars(fn)["__signature__"] = signature.replace(return_annotation=content)
@@ -89,7 +112,11 @@ def _without_titles(schema: Any) -> Any:
             named = {name: _without_titles(value) for name, value in properties.items()}
             return _without_titles(rest) | {"properties": named}
         case dict():
-            return {key: _without_titles(value) for key, value in schema.items() if key != "title"}
+            return {
+                key: _without_titles(value)
+                for key, value in schema.items()
+                if key != "title"
+            }
         case list():
             return [_without_titles(item) for item in schema]
         case _:
@@ -112,10 +139,14 @@ def _in_place(schema: Any) -> Any:
 
 def _placed(schema: Any, definitions: dict[str, Any], inside: tuple[str, ...]) -> Any:
     match schema:
-        case {"$ref": str(reference), **rest} if (name := reference.removeprefix("#/$defs/")) not in inside:
+        case {"$ref": str(reference), **rest} if (
+            name := reference.removeprefix("#/$defs/")
+        ) not in inside:
             return _placed(definitions[name], definitions, (*inside, name)) | rest
         case dict():
-            return {key: _placed(value, definitions, inside) for key, value in schema.items()}
+            return {
+                key: _placed(value, definitions, inside) for key, value in schema.items()
+            }
         case list():
             return [_placed(item, definitions, inside) for item in schema]
         case _:
@@ -124,7 +155,9 @@ def _placed(schema: Any, definitions: dict[str, Any], inside: tuple[str, ...]) -
 
 def _shorten(schema: Any) -> Any:
     match schema:
-        case {"anyOf": [{"type": str(first), **narrower}, {"type": "null"}], **rest} if "enum" not in narrower:
+        case {"anyOf": [{"type": str(first), **narrower}, {"type": "null"}], **rest} if (
+            "enum" not in narrower
+        ):
             return _shorten(narrower | rest) | {"type": [first, "null"]}
         case dict():
             return {key: _shorten(value) for key, value in schema.items()}

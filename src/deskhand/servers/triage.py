@@ -19,7 +19,12 @@ from deskhand.orchestrator.triage import Choice, Decision
 from deskhand.orchestrator.watcher import key_of
 from deskhand.servers.tool import READS, DeskTool, tool
 
-DECIDES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+DECIDES = ToolAnnotations(
+    read_only_hint=False,
+    destructive_hint=False,
+    idempotent_hint=True,
+    open_world_hint=False,
+)
 
 
 class PendingMail(BaseModel):
@@ -28,7 +33,9 @@ class PendingMail(BaseModel):
     status: str
     sender: str
     why: str = Field(description="why nobody has decided it yet")
-    asked: str = Field("", description="what the person asks of you", exclude_if=lambda value: not value)
+    asked: str = Field(
+        "", description="what the person asks of you", exclude_if=lambda value: not value
+    )
 
 
 class Proposal(BaseModel):
@@ -36,14 +43,18 @@ class Proposal(BaseModel):
 
 
 def triage_tools(desk: Desk) -> list[DeskTool]:
-    async def list_pending(limit: Annotated[int, Field(ge=1, le=100)] = 20) -> list[PendingMail]:
+    async def list_pending(
+        limit: Annotated[int, Field(ge=1, le=100)] = 20,
+    ) -> list[PendingMail]:
         """List mails that wait for a decision: first those that the person left to you, then the oldest.
         Read each note, then call propose_decision."""
         handed = await desk.store.read(steps.list_handed, limit)
         others = tuple(state for state in REDECIDED if state != "handed")
         found = [*handed, *await desk.store.read(steps.in_states, others, limit)][:limit]
         return [
-            _pending(desk, step) for step in found if (step.data.note or step.error) and _is_seen(step.data.message_id)
+            _pending(desk, step)
+            for step in found
+            if (step.data.note or step.error) and _is_seen(step.data.message_id)
         ]
 
     async def propose_decision(
@@ -51,7 +62,9 @@ def triage_tools(desk: Desk) -> list[DeskTool]:
         decision: Choice,
         reasoning: Annotated[str, Field(min_length=1)],
         confidence: Annotated[float, Field(ge=0, le=1)] = 0.5,
-        reply_body: Annotated[str | None, Field(description="for draft_reply; optional for urgent")] = None,
+        reply_body: Annotated[
+            str | None, Field(description="for draft_reply; optional for urgent")
+        ] = None,
         delegation_target: Annotated[str | None, Field(description="for delegate")] = None,
         info_needed: Annotated[str | None, Field(description="for needs_info")] = None,
     ) -> Proposal:
@@ -67,17 +80,30 @@ def triage_tools(desk: Desk) -> list[DeskTool]:
         }
         step = None
         if _is_seen(message_id):
-            step = await desk.store.read(steps.find, f"mail:{await key_of(desk, message_id)}")
+            step = await desk.store.read(
+                steps.find, f"mail:{await key_of(desk, message_id)}"
+            )
         if step is None:
-            raise NotFound(f"no mail {printable(message_id)} waits", hint="list_pending shows what does")
+            raise NotFound(
+                f"no mail {printable(message_id)} waits",
+                hint="list_pending shows what does",
+            )
         proposed = step.data.model_copy(update={"proposed": _validate_decision(given)})
         now = desk.now()
         if not await desk.store.write(steps.wake, step, proposed, REDECIDED, now):
-            raise Denied(f"the mail is {step.state} already, or being decided right now", reason="decided")
+            raise Denied(
+                f"the mail is {step.state} already, or being decided right now",
+                reason="decided",
+            )
         return Proposal()
 
     return [
-        tool(list_pending, title="Mails that wait for a decision", annotations=READS, recorded_by="nobody"),
+        tool(
+            list_pending,
+            title="Mails that wait for a decision",
+            annotations=READS,
+            recorded_by="nobody",
+        ),
         tool(propose_decision, title="Decide about a mail", annotations=DECIDES),
     ]
 
@@ -91,7 +117,10 @@ def _validate_decision(given: Mapping[str, object]) -> Decision:
         return Decision.model_validate(given)
     except ValidationError as error:
         problems = [
-            FieldProblem(".".join(map(str, each["loc"])) or "decision", each["msg"].removeprefix("Value error, "))
+            FieldProblem(
+                ".".join(map(str, each["loc"])) or "decision",
+                each["msg"].removeprefix("Value error, "),
+            )
             for each in error.errors(include_url=False)
         ]
         raise InvalidInput("that is no whole decision", fields=problems) from error

@@ -25,7 +25,12 @@ def unsubscribing_tools(desk: Desk) -> list[DeskTool]:
         with view_account_of(mail.summary):
             account = await own_address(desk.mailbox, mail)
             sender = one_line(mail.summary.sender)[:LONGEST_SENDER]
-            asked = LeaveList(account=account, sender=sender, address=way.one_click or "", signed_by=way.signed_by)
+            asked = LeaveList(
+                account=account,
+                sender=sender,
+                address=way.one_click or "",
+                signed_by=way.signed_by,
+            )
             outcome = await desk.gate.propose(asked, "email_mcp", client=client())
         return ToolResult(describe_leave(asked.subject, outcome), recorded=True)
 
@@ -39,14 +44,27 @@ def unsubscribing_tools(desk: Desk) -> list[DeskTool]:
         if way.one_click:
             return await leave(mail, way)
         if way.address is None:
-            hint = f"the person can open {printable(way.page, 500)}" if way.page else "the mail does not say how"
+            hint = (
+                f"the person can open {printable(way.page, 500)}"
+                if way.page
+                else "the mail does not say how"
+            )
             raise NotFound("the list names no address to write to", hint=hint)
         letter = SendEmail(to=way.address, subject=way.subject, body=way.body, as_text=True)
         list_mail = f"{one_line(mail.summary.subject)[:200]} from {one_line(mail.summary.sender)[:LONGEST_SENDER]}"
         with view_account_of(mail.summary):
             outcome = await desk.gate.propose(
-                letter, "email_mcp", client=client(), note=f"To leave the list of the mail {list_mail}."
+                letter,
+                "email_mcp",
+                client=client(),
+                note=f"To leave the list of the mail {list_mail}.",
             )
-        return ToolResult(describe_send(letter, outcome, await stays_here(desk, outcome)), recorded=True)
+        return ToolResult(
+            describe_send(letter, outcome, await stays_here(desk, outcome)), recorded=True
+        )
 
-    return [tool(unsubscribe, title="Leave a mailing list", annotations=SENDS, recorded_by="gate")]
+    return [
+        tool(
+            unsubscribe, title="Leave a mailing list", annotations=SENDS, recorded_by="gate"
+        )
+    ]

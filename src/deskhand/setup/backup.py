@@ -33,7 +33,16 @@ FORM = 1
 _MANIFEST = "manifest.json"
 _NOT_KEPT = frozenset({"cache", "backups", "running.json"})
 """Left out: what can be made again, is a copy itself, or holds for a moment only."""
-_NOT_KEPT_ENDS = ("-wal", "-shm", "-journal", ".migrating", ".head", ".lock", ".pid", ".sock")
+_NOT_KEPT_ENDS = (
+    "-wal",
+    "-shm",
+    "-journal",
+    ".migrating",
+    ".head",
+    ".lock",
+    ".pid",
+    ".sock",
+)
 _DEAD_MAN = 128
 """The byte of a `-shm` file on which every connection to its database holds a lock for as long as it is open."""
 _LARGEST = 64 * 1024**3
@@ -57,17 +66,27 @@ class Restored:
     entries: int | None
 
 
-def backup(settings: Settings, file: Path, now: datetime, *, database: bool = True) -> Backup:
+def backup(
+    settings: Settings, file: Path, now: datetime, *, database: bool = True
+) -> Backup:
     """Write the desk into `file`, which must not be there yet."""
     source = _database(settings) if database else None
     if file.exists() or file.is_symlink():
-        raise Exists(f"{file} is there already", hint="choose another name; a backup never replaces a file")
+        raise Exists(
+            f"{file} is there already",
+            hint="choose another name; a backup never replaces a file",
+        )
     if not settings.home.is_dir():
-        raise NotFound(f"there is no desk in {settings.home}", hint="`deskhand init` sets one up")
+        raise NotFound(
+            f"there is no desk in {settings.home}", hint="`deskhand init` sets one up"
+        )
     with temporary_beside(file) as made:
         made.touch(0o600)
         try:
-            with made.open("wb") as opened, tempfile.TemporaryDirectory(prefix=".stage-", dir=settings.home) as stage:
+            with (
+                made.open("wb") as opened,
+                tempfile.TemporaryDirectory(prefix=".stage-", dir=settings.home) as stage,
+            ):
                 members = _write(opened, Path(stage), settings.home, source, now)
                 opened.flush()
                 sync(opened.fileno())
@@ -77,11 +96,15 @@ def backup(settings: Settings, file: Path, now: datetime, *, database: bool = Tr
         except FileExistsError:
             raise Exists(f"{file} is there already", hint="choose another name") from None
         except OSError as error:
-            raise Unavailable(f"cannot write {file}: {error.strerror}", hint="is the disk full?") from error
+            raise Unavailable(
+                f"cannot write {file}: {error.strerror}", hint="is the disk full?"
+            ) from error
     return Backup(file, tuple(members), entries)
 
 
-def restore(file: Path, home: Path, now: datetime, forget: Callable[[Transaction], object]) -> Restored:
+def restore(
+    file: Path, home: Path, now: datetime, forget: Callable[[Transaction], object]
+) -> Restored:
     """Put the desk of `file` at `home`. Until it is proved whole nothing is touched.
 
     `forget` ends what must not come back: sessions and links to the page.
@@ -114,7 +137,9 @@ def _database(settings: Settings) -> Path:
     return Path(place)
 
 
-def _write(opened: Any, stage: Path, home: Path, source: Path | None, now: datetime) -> list[str]:
+def _write(
+    opened: Any, stage: Path, home: Path, source: Path | None, now: datetime
+) -> list[str]:
     """Write the archive with everything that is kept; returns the names in it."""
     copies = _collect(stage, home, source)
     about: dict[str, dict[str, Any]] = {}
@@ -180,7 +205,9 @@ def _copy(file: Path, copy: Path) -> Path:
             # A file of its own, whole without a -wal beside it.
             target.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.Error as error:
-        raise Unreadable(f"{file} cannot be copied: {error}", hint="`deskhand doctor` says more") from error
+        raise Unreadable(
+            f"{file} cannot be copied: {error}", hint="`deskhand doctor` says more"
+        ) from error
     return copy
 
 
@@ -200,17 +227,35 @@ def _unpack(file: Path, stage: Path) -> dict[str, Any]:
         with tarfile.open(file, "r:") as archive:
             manifest = _manifest(archive)
             about = manifest["files"]
-            named = {member.name: member for member in archive.getmembers() if member.name != _MANIFEST}
+            named = {
+                member.name: member
+                for member in archive.getmembers()
+                if member.name != _MANIFEST
+            }
             if set(named) != set(about) or len(archive.getmembers()) != len(about) + 1:
-                raise Unreadable(f"{file} does not hold the files that its manifest names", hint="take another backup")
+                raise Unreadable(
+                    f"{file} does not hold the files that its manifest names",
+                    hint="take another backup",
+                )
             for name, member in named.items():
                 _extract(archive, member, stage, about[name])
     except FileNotFoundError:
         raise NotFound(f"there is no file {file}") from None
-    except (tarfile.TarError, EOFError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise Unreadable(f"{file} is no backup of a desk, or it is damaged", hint="take another backup") from error
+    except (
+        tarfile.TarError,
+        EOFError,
+        KeyError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:
+        raise Unreadable(
+            f"{file} is no backup of a desk, or it is damaged", hint="take another backup"
+        ) from error
     except OSError as error:
-        raise Unavailable(f"cannot unpack {file}: {error.strerror}", hint="is the disk full?") from error
+        raise Unavailable(
+            f"cannot unpack {file}: {error.strerror}", hint="is the disk full?"
+        ) from error
     return manifest
 
 
@@ -220,17 +265,34 @@ def _manifest(archive: tarfile.TarFile) -> dict[str, Any]:
         raise ValueError
     manifest: dict[str, Any] = json.loads(found.read())
     if manifest["form"] != FORM:
-        raise Denied("this backup was made by a newer deskhand", reason="newer", hint="upgrade, then restore")
+        raise Denied(
+            "this backup was made by a newer deskhand",
+            reason="newer",
+            hint="upgrade, then restore",
+        )
     if str(manifest["schema"]) > schema.HEAD:
-        raise Denied("the backup's database is newer than this deskhand", reason="newer", hint="upgrade, then restore")
+        raise Denied(
+            "the backup's database is newer than this deskhand",
+            reason="newer",
+            hint="upgrade, then restore",
+        )
     return manifest
 
 
-def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, stage: Path, about: dict[str, Any]) -> None:
+def _extract(
+    archive: tarfile.TarFile, member: tarfile.TarInfo, stage: Path, about: dict[str, Any]
+) -> None:
     parts = member.name.split("/")
     content = _content(archive, member, _LARGEST)
-    if content is None or any(part in ("", ".", "..") for part in parts) or "\\" in member.name:
-        raise Unreadable(f"the backup holds {member.name!r}, which is no plain file", hint="take another backup")
+    if (
+        content is None
+        or any(part in ("", ".", "..") for part in parts)
+        or "\\" in member.name
+    ):
+        raise Unreadable(
+            f"the backup holds {member.name!r}, which is no plain file",
+            hint="take another backup",
+        )
     place = stage.joinpath(*parts)
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with open(place, "xb", opener=open_private) as made:
@@ -239,10 +301,15 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, stage: Path, abo
         made.flush()
         sync(made.fileno())
     if _digest(place) != about["sha256"]:
-        raise Unreadable(f"{member.name} in the backup is not what was put into it", hint="take another backup")
+        raise Unreadable(
+            f"{member.name} in the backup is not what was put into it",
+            hint="take another backup",
+        )
 
 
-def _content(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> IO[bytes] | None:
+def _content(
+    archive: tarfile.TarFile, member: tarfile.TarInfo, most: int
+) -> IO[bytes] | None:
     """What a plain file holds. One with holes would be larger on the disk than the archive that it comes from."""
     if not member.isreg() or member.issparse() or member.size > most:
         return None
@@ -268,7 +335,9 @@ def _prepare(database: Path, now: datetime, forget: Callable[[Transaction], obje
 
     def prepare(tx: Transaction) -> None:
         forget(tx)
-        ledger.take_back_all(tx, "This desk was restored from a backup; a yes from before counts no more.")
+        ledger.take_back_all(
+            tx, "This desk was restored from a backup; a yes from before counts no more."
+        )
         audit.append(tx, entry)
 
     with closing(open_store(f"sqlite:///{database}")) as store:
@@ -286,7 +355,9 @@ def _nobody_there(home: Path) -> Iterator[None]:
                 fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _DEAD_MAN)
             except OSError as error:
                 hint = "stop `deskhand up` and its clients first"
-                raise Denied(f"a desk is running in {home}", reason="running", hint=hint) from error
+                raise Denied(
+                    f"a desk is running in {home}", reason="running", hint=hint
+                ) from error
         yield
 
 
@@ -300,11 +371,16 @@ def _exchange(stage: Path, home: Path, now: datetime) -> Path | None:
         sync_folder(home.parent)
         return None
     if aside.exists():
-        raise Exists(f"{aside} is there already", hint="move it away, or try again in a second")
+        raise Exists(
+            f"{aside} is there already", hint="move it away, or try again in a second"
+        )
     try:
         home.rename(aside)
     except OSError as error:
-        raise Unavailable(f"cannot move {home} aside: {error.strerror}", hint="use --to with another folder") from error
+        raise Unavailable(
+            f"cannot move {home} aside: {error.strerror}",
+            hint="use --to with another folder",
+        ) from error
     try:
         stage.rename(home)
     except OSError:

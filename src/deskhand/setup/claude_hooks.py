@@ -33,7 +33,9 @@ def own_hooks(program: Program) -> dict[str, Any]:
     """The desk's hook at each of its events."""
     words = [f"DESKHAND_HOME={program.home}", program.command, *program.arguments]
     hook = {"type": "command", "command": f"env {shlex.join(words)}", "timeout": TIMEOUT}
-    return {event: {"matcher": matcher, "hooks": [hook]} for event, matcher in _EVENTS.items()}
+    return {
+        event: {"matcher": matcher, "hooks": [hook]} for event, matcher in _EVENTS.items()
+    }
 
 
 def plan_hooks(file: Path, program: Program) -> ClientPlan:
@@ -47,7 +49,9 @@ def plan_hooks(file: Path, program: Program) -> ClientPlan:
         if [each for each in there if _is_ours(each)] != [ours]:
             after = jsonc.with_member(after, ("hooks", event), [*_keep_others(there), ours])
     written = before if after == text and before is not None else after.encode()
-    return ClientPlan(_CLIENT, file, NAME, before, written, _difference(_own_in(found), _listed(own)))
+    return ClientPlan(
+        _CLIENT, file, NAME, before, written, _difference(_own_in(found), _listed(own))
+    )
 
 
 def plan_undo(home: Path, file: Path) -> ClientPlan:
@@ -59,12 +63,26 @@ def plan_undo(home: Path, file: Path) -> ClientPlan:
     text, found = _read(file, before)
     own = _own_in(found)
     if before is None or not own:
-        raise NotFound(f"{file} has no hook of the desk", hint="Claude Code does not ask on the desk's page")
+        raise NotFound(
+            f"{file} has no hook of the desk",
+            hint="Claude Code does not ask on the desk's page",
+        )
     for event in own:
         others = _keep_others(found[event])
         path = ("hooks", event)
-        text = jsonc.with_member(text, path, others) if others else jsonc.without_member(text, path)
-    return ClientPlan(_CLIENT, file, NAME, before, restore(known, before, text.encode()), _difference(own, {}))
+        text = (
+            jsonc.with_member(text, path, others)
+            if others
+            else jsonc.without_member(text, path)
+        )
+    return ClientPlan(
+        _CLIENT,
+        file,
+        NAME,
+        before,
+        restore(known, before, text.encode()),
+        _difference(own, {}),
+    )
 
 
 def snippet(program: Program) -> str:
@@ -78,11 +96,17 @@ def _read(file: Path, data: bytes | None) -> tuple[str, dict[str, list[Any]]]:
         whole = jsonc.loads(text) if text.strip("\ufeff \t\r\n") else {}
     except (ValueError, RecursionError, Unreadable) as error:
         raise Unreadable(
-            f"{file} cannot be read as JSON: {error}", hint="correct the file; it was not touched"
+            f"{file} cannot be read as JSON: {error}",
+            hint="correct the file; it was not touched",
         ) from error
     found = whole.get("hooks", {}) if isinstance(whole, dict) else None
-    if not isinstance(found, dict) or not all(isinstance(each, list) for each in found.values()):
-        raise Unreadable(f"{file} does not hold settings of Claude Code", hint="correct the file; it was not touched")
+    if not isinstance(found, dict) or not all(
+        isinstance(each, list) for each in found.values()
+    ):
+        raise Unreadable(
+            f"{file} does not hold settings of Claude Code",
+            hint="correct the file; it was not touched",
+        )
     return text, found
 
 
@@ -99,7 +123,10 @@ def _keep_others(groups: list[Any]) -> list[Any]:
 
 
 def _own_in(found: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-    own = {event: [each for each in groups if _is_ours(each)] for event, groups in found.items()}
+    own = {
+        event: [each for each in groups if _is_ours(each)]
+        for event, groups in found.items()
+    }
     return {event: groups for event, groups in own.items() if groups}
 
 

@@ -30,20 +30,46 @@ class Client:
 CLIENTS = {
     client.name: client
     for client in (
-        Client("claude-code", "Claude Code", "json", "mcpServers", "url", True, "claude mcp add --scope user"),
+        Client(
+            "claude-code",
+            "Claude Code",
+            "json",
+            "mcpServers",
+            "url",
+            True,
+            "claude mcp add --scope user",
+        ),
         Client("claude-desktop", "Claude Desktop", "json", "mcpServers", None),
         Client("codex", "Codex", "toml", "mcp_servers", "url", False, "codex mcp add"),
         Client("cursor", "Cursor", "jsonc", "mcpServers", "url"),
         Client("vscode", "VS Code", "jsonc", "servers", "url", True),
         Client(
-            *("gemini", "Gemini CLI", "jsonc", "mcpServers", "httpUrl", False, "gemini mcp add -s user"),
+            *(
+                "gemini",
+                "Gemini CLI",
+                "jsonc",
+                "mcpServers",
+                "httpUrl",
+                False,
+                "gemini mcp add -s user",
+            ),
             note="it uses servers in folders that you trust: it asks at its start there, or say /permissions",
         ),
         Client("opencode", "opencode", "jsonc", "mcp", "url"),
         Client("goose", "goose", "yaml", "extensions", "uri"),
-        Client("copilot", "Copilot CLI", "json", "mcpServers", "url", True, "copilot mcp add"),
         Client(
-            *("qwen", "Qwen Code", "jsonc", "mcpServers", "httpUrl", False, "qwen mcp add -s user"),
+            "copilot", "Copilot CLI", "json", "mcpServers", "url", True, "copilot mcp add"
+        ),
+        Client(
+            *(
+                "qwen",
+                "Qwen Code",
+                "jsonc",
+                "mcpServers",
+                "httpUrl",
+                False,
+                "qwen mcp add -s user",
+            ),
             note="it rewrites a new file at its first start, readable by others: `chmod 600` it if it holds a token",
         ),
     )
@@ -74,7 +100,10 @@ def entry(client: Client, name: str, server: Program | Address) -> dict[str, Any
             return _program_entry(client, name, server)
         case Address(url, token):
             headers = "http_headers" if client.form == "toml" else "headers"
-            words = {str(client.url_key): url, headers: {"Authorization": f"Bearer {token}"}}
+            words = {
+                str(client.url_key): url,
+                headers: {"Authorization": f"Bearer {token}"},
+            }
     match client.name:
         case "opencode":
             return {"type": "remote"} | words
@@ -93,10 +122,22 @@ def _program_entry(client: Client, name: str, server: Program) -> dict[str, Any]
     words = {"command": server.command, "args": list(server.arguments), "env": variables}
     match client.name:
         case "opencode":
-            return {"type": "local", "command": [server.command, *server.arguments], "environment": variables}
+            return {
+                "type": "local",
+                "command": [server.command, *server.arguments],
+                "environment": variables,
+            }
         case "goose":
-            started = {"cmd": server.command, "args": list(server.arguments), "envs": variables}
-            return {"enabled": True, "type": "stdio", "name": name} | started | {"timeout": 300}
+            started = {
+                "cmd": server.command,
+                "args": list(server.arguments),
+                "envs": variables,
+            }
+            return (
+                {"enabled": True, "type": "stdio", "name": name}
+                | started
+                | {"timeout": 300}
+            )
         case "copilot":
             return {"type": "local"} | words | {"tools": ["*"]}
         case "codex":
@@ -135,9 +176,13 @@ _OWN_FOLDERS = {
 """The variable that names the client's folder, else the folder in the person's home, and the file there."""
 
 
-def file_of(client: Client, environment: Mapping[str, str], platform: str = sys.platform) -> Path:
+def file_of(
+    client: Client, environment: Mapping[str, str], platform: str = sys.platform
+) -> Path:
     """Where the client looks for its servers."""
-    home = Path(environment.get("HOME") or environment.get("USERPROFILE") or "~").expanduser()
+    home = Path(
+        environment.get("HOME") or environment.get("USERPROFILE") or "~"
+    ).expanduser()
     if client.name in _OWN_FOLDERS:
         variable, folder, file = _OWN_FOLDERS[client.name]
         return Path(environment.get(variable) or home / folder) / file

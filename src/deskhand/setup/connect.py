@@ -57,7 +57,9 @@ def entry_name(server: str) -> str:
     return "deskhand" if server == "desk" else f"deskhand-{server}"
 
 
-def plan_entry(client: Client, file: Path, name: str, server: Program | Address) -> ClientPlan:
+def plan_entry(
+    client: Client, file: Path, name: str, server: Program | Address
+) -> ClientPlan:
     """The file with the desk's entry in it."""
     if isinstance(server, Address) and client.url_key is None:
         raise InvalidInput(
@@ -76,7 +78,9 @@ def plan_words(client: Client, file: Path, name: str, new: dict[str, Any]) -> Cl
         changed = _with_entry(client, text, name, new)
         _demand_only_ours(client, text, changed, name, new)
         after = changed.encode()
-    return ClientPlan(client, file, name, before, after, _difference(client, name, old, new))
+    return ClientPlan(
+        client, file, name, before, after, _difference(client, name, old, new)
+    )
 
 
 def connect(home: Path, plan: ClientPlan, token: str | None, now: datetime) -> Connection:
@@ -85,12 +89,16 @@ def connect(home: Path, plan: ClientPlan, token: str | None, now: datetime) -> C
     known = _record(place)
     kept = None
     if plan.before is not None:
-        kept = str(files.keep(home, f"{plan.client.name}-{plan.file.name}", plan.before, now))
+        kept = str(
+            files.keep(home, f"{plan.client.name}-{plan.file.name}", plan.before, now)
+        )
         # Connected twice: what was there before the first time is what is to be restored.
         if known is not None and _digest(plan.before) == known.written:
             kept = known.backup
     after = plan.after or b""
-    made = Connection(plan.client.name, plan.name, str(plan.file), kept, _digest(after), token)
+    made = Connection(
+        plan.client.name, plan.name, str(plan.file), kept, _digest(after), token
+    )
     # The note first: a connection that nobody remembers could not be taken back.
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     noted = files.content(place)
@@ -113,9 +121,13 @@ def plan_undo(home: Path, client: Client, file: Path, name: str) -> ClientPlan:
         raise NotFound(f"there is no file {file}", hint=f"{client.title} is not connected")
     text, old = _read(client, file, before, name)
     if old is None:
-        raise NotFound(f"{file} has no entry {name}", hint=f"{client.title} is not connected")
+        raise NotFound(
+            f"{file} has no entry {name}", hint=f"{client.title} is not connected"
+        )
     after = restore(known, before, _without_entry(client, text, name).encode())
-    return ClientPlan(client, file, name, before, after, _difference(client, name, old, None))
+    return ClientPlan(
+        client, file, name, before, after, _difference(client, name, old, None)
+    )
 
 
 def restore(known: Connection | None, now: bytes, otherwise: bytes) -> bytes | None:
@@ -152,7 +164,9 @@ def entries_of(client: Client, file: Path) -> dict[str, dict[str, Any]]:
     """All servers that the client's file names."""
     data = files.content(file)
     if data is None:
-        raise NotFound(f"there is no file {file}", hint=f"{client.title} keeps its servers there")
+        raise NotFound(
+            f"there is no file {file}", hint=f"{client.title} keeps its servers there"
+        )
     _read(client, file, data, "")
     found = _parse(client, data.decode()).get(client.table) or {}
     return {name: entry for name, entry in found.items() if isinstance(entry, dict)}
@@ -173,7 +187,9 @@ def own_command(client: Client, name: str, server: Program | Address) -> str | N
             return f"{client.own_command} {name} -e {home} -- {program}"
 
 
-def _read(client: Client, file: Path, data: bytes | None, name: str) -> tuple[str, dict[str, Any] | None]:
+def _read(
+    client: Client, file: Path, data: bytes | None, name: str
+) -> tuple[str, dict[str, Any] | None]:
     """The file's text and the entry in it; a file that its client could not read either is left alone."""
     try:
         text = (data or b"").decode()
@@ -246,7 +262,9 @@ def _without_entry(client: Client, text: str, name: str) -> str:
     return tomlkit.dumps(document)
 
 
-def _demand_only_ours(client: Client, before: str, after: str, name: str, new: dict[str, Any]) -> None:
+def _demand_only_ours(
+    client: Client, before: str, after: str, name: str, new: dict[str, Any]
+) -> None:
     """Refuse a change after which the file does not say what it said before, and our entry."""
     expected = _parse(client, before)
     expected[client.table] = (expected.get(client.table) or {}) | {name: new}
@@ -257,7 +275,9 @@ def _demand_only_ours(client: Client, before: str, after: str, name: str, new: d
         )
 
 
-def _difference(client: Client, name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:
+def _difference(
+    client: Client, name: str, old: dict[str, Any] | None, new: dict[str, Any] | None
+) -> str:
     before = snippet(client, name, _mask(old or {})).splitlines()
     after = snippet(client, name, _mask(new or {})).splitlines()
     return "\n".join(unified_diff(before, after, "before", "after", n=100, lineterm=""))
@@ -268,7 +288,9 @@ def _mask(server: dict[str, Any]) -> dict[str, Any]:
     masked = dict(server)
     for key in ("env", "envs", "environment", "headers", "http_headers"):
         if isinstance(server.get(key), dict):
-            own = {name: text for name, text in server[key].items() if name == "DESKHAND_HOME"}
+            own = {
+                name: text for name, text in server[key].items() if name == "DESKHAND_HOME"
+            }
             masked[key] = dict.fromkeys(server[key], MASK) | own
     return masked
 
@@ -297,7 +319,10 @@ def _record(place: Path) -> Connection | None:
     try:
         return Connection(**json.loads(found))
     except (ValueError, TypeError) as error:
-        raise Unreadable(f"{place} is damaged", hint="move it away; --undo then takes out the entry alone") from error
+        raise Unreadable(
+            f"{place} is damaged",
+            hint="move it away; --undo then takes out the entry alone",
+        ) from error
 
 
 def _digest(data: bytes) -> str:

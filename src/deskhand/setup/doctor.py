@@ -21,14 +21,18 @@ Check = Callable[[Desk], Finding] | Callable[[Desk], Awaitable[Finding]]
 
 
 def _configuration(desk: Desk) -> Finding:
-    return good(f"every option of {desk.settings.home / 'config.toml'} and the environment is valid")
+    return good(
+        f"every option of {desk.settings.home / 'config.toml'} and the environment is valid"
+    )
 
 
 def _mode(desk: Desk) -> Finding:
     if desk.settings.is_guarded:
         return good("guarded")
     says = "on your own account. " + " ".join(HOLDS)
-    return good(f"{says} It does not hold: {' '.join(DOES_NOT_HOLD)} `deskhand service install --guarded` helps there.")
+    return good(
+        f"{says} It does not hold: {' '.join(DOES_NOT_HOLD)} `deskhand service install --guarded` helps there."
+    )
 
 
 CHECKS: dict[str, Check] = {
@@ -57,7 +61,14 @@ CHECKS: dict[str, Check] = {
     "port": machine.port,
     "parts": machine.parts,
 }
-REPAIRS = (machine.close_home, parts.upgrade_database, parts.add_folders, parts.rebuild_index, parts.renew_seal, sweep)
+REPAIRS = (
+    machine.close_home,
+    parts.upgrade_database,
+    parts.add_folders,
+    parts.rebuild_index,
+    parts.renew_seal,
+    sweep,
+)
 
 
 DEEP: dict[str, Check] = {
@@ -85,11 +96,20 @@ def _each(desk: Desk, name: str, check: Check) -> dict[str, Check]:
     settings = desk.settings
     match name:
         case "mailbox" if settings.accounts:
-            return {f"mail {each.name}": partial(parts.mailbox, account=each) for each in settings.mail_accounts}
+            return {
+                f"mail {each.name}": partial(parts.mailbox, account=each)
+                for each in settings.mail_accounts
+            }
         case "vault" if len(settings.note_vaults) > 1:
-            return {f"vault {each.name}": partial(parts.vault, vault=each) for each in settings.note_vaults}
+            return {
+                f"vault {each.name}": partial(parts.vault, vault=each)
+                for each in settings.note_vaults
+            }
         case "index" if len(settings.note_vaults) > 1:
-            return {f"index {each.name}": partial(parts.index, vault=each) for each in settings.note_vaults}
+            return {
+                f"index {each.name}": partial(parts.index, vault=each)
+                for each in settings.note_vaults
+            }
         case _:
             return {name: check}
 

@@ -16,17 +16,23 @@ def content(file: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Unavailable(f"cannot read {file}: {error.strerror}", hint="nothing was changed") from error
+        raise Unavailable(
+            f"cannot read {file}: {error.strerror}", hint="nothing was changed"
+        ) from error
 
 
-def rewrite(file: Path, data: bytes | None, seen: bytes | None, *, secret: bool = False) -> None:
+def rewrite(
+    file: Path, data: bytes | None, seen: bytes | None, *, secret: bool = False
+) -> None:
     """Put `data` into the file that held `seen`; None: no file. Its permissions stay, and a link stays a link.
 
     A file into which a secret comes is its owner's alone.
     """
     place = Path(os.path.realpath(file))
     if content(place) != seen:
-        raise Changed(f"{file} was changed by another program", hint="try again; nothing was changed")
+        raise Changed(
+            f"{file} was changed by another program", hint="try again; nothing was changed"
+        )
     mode = 0o600  # a new file may hold a token or an address
     try:
         if data is None:
@@ -37,7 +43,9 @@ def rewrite(file: Path, data: bytes | None, seen: bytes | None, *, secret: bool 
         place.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(place, data, mode)
     except OSError as error:
-        raise Unavailable(f"cannot write {file}: {error.strerror}", hint="nothing was changed") from error
+        raise Unavailable(
+            f"cannot write {file}: {error.strerror}", hint="nothing was changed"
+        ) from error
 
 
 def keep(home: Path, name: str, data: bytes, now: datetime) -> Path:

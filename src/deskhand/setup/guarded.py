@@ -24,7 +24,17 @@ from deskhand import environment, guard, pipe, running
 from deskhand.config import OPTIONS, Settings, display, load
 from deskhand.errors import BadConfig, Denied, NotFound, Unavailable
 from deskhand.files import open_private, write_atomically
-from deskhand.guard import HOME, PROGRAM, RECORD, RUNTIME, USER, Guard, as_user, desk_command, desk_environment
+from deskhand.guard import (
+    HOME,
+    PROGRAM,
+    RECORD,
+    RUNTIME,
+    USER,
+    Guard,
+    as_user,
+    desk_command,
+    desk_environment,
+)
 from deskhand.setup import init, unit
 from deskhand.setup.program import copy_program
 
@@ -60,12 +70,22 @@ def install(person: str, now: datetime, say: Say) -> Guard:
     account = _account(person)
     before = guard.find()
     if before is not None and before.person != person:
-        raise Denied(f"the desk is guarded for {before.person}", reason="guarded", hint="`service uninstall` first")
+        raise Denied(
+            f"the desk is guarded for {before.person}",
+            reason="guarded",
+            hint="`service uninstall` first",
+        )
     moved = Path(before.moved) if before else _home_of(account)
     settings = load(desk_environment()).settings if before else _settings_of(moved)
-    made = replace(before or Guard(person, account.pw_uid, str(moved)), port=settings.inbox_port)
+    made = replace(
+        before or Guard(person, account.pw_uid, str(moved)), port=settings.inbox_port
+    )
     if settings.vault_path is not None:
-        made = replace(made, vault=_demand_own(settings.vault, account), others=[*_others(settings, account, say)])
+        made = replace(
+            made,
+            vault=_demand_own(settings.vault, account),
+            others=[*_others(settings, account, say)],
+        )
     was_running = stop(say) if is_running() else False
     _make_user(say)
     copy_program(PROGRAM, (RECORD.name, made.to_json()))
@@ -74,7 +94,9 @@ def install(person: str, now: datetime, say: Say) -> Guard:
     if before is None:
         _move_home(made, settings, now, say)
     for vault in made.vaults:
-        made = replace(made, above=sorted({*made.above, *_open_vault(made, Path(vault), say)}))
+        made = replace(
+            made, above=sorted({*made.above, *_open_vault(made, Path(vault), say)})
+        )
         write_atomically(RECORD, made.to_json(), 0o644)
     for vault in set(before.vaults if before else ()).difference(made.vaults):
         _close_vault(made, Path(vault), say)
@@ -98,7 +120,9 @@ def uninstall(now: datetime, say: Say) -> str | None:
     stop(say)
     home = _bring_home_back(made, now, say)
     if runs_systemd():
-        subprocess.run(["systemctl", "disable", UNIT.name], capture_output=True, check=False)
+        subprocess.run(
+            ["systemctl", "disable", UNIT.name], capture_output=True, check=False
+        )
     UNIT.unlink(missing_ok=True)
     if _has_account(made.person):
         for vault in made.vaults:
@@ -143,8 +167,12 @@ def start(say: Say) -> None:
         )
     _wait_until(lambda: is_running() or began.poll() is not None)
     if not is_running():
-        raise Unavailable("the desk did not start", hint=f"{log} says why: {_last_line(log)}")
-    say(f"started as process {began.pid} of {USER}; systemd does not run here, so nothing starts it again by itself")
+        raise Unavailable(
+            "the desk did not start", hint=f"{log} says why: {_last_line(log)}"
+        )
+    say(
+        f"started as process {began.pid} of {USER}; systemd does not run here, so nothing starts it again by itself"
+    )
 
 
 def stop(say: Say) -> bool:
@@ -161,10 +189,15 @@ def stop(say: Say) -> bool:
         say("no desk runs")
         return False
     if Path(f"/proc/{found.pid}").stat().st_uid != pwd.getpwnam(USER).pw_uid:
-        raise Unavailable(f"process {found.pid} is not the desk's", hint="nothing was stopped")
+        raise Unavailable(
+            f"process {found.pid} is not the desk's", hint="nothing was stopped"
+        )
     os.kill(found.pid, signal.SIGTERM)
     if not _wait_until(lambda: not Path(f"/proc/{found.pid}").exists()):
-        raise Unavailable(f"the desk (process {found.pid}) has not ended yet", hint="try again in a moment")
+        raise Unavailable(
+            f"the desk (process {found.pid}) has not ended yet",
+            hint="try again in a moment",
+        )
     say("the desk is stopped")
     return True
 
@@ -177,7 +210,9 @@ def is_running() -> bool:
         door.settimeout(5)
         try:
             door.connect(pipe.GUARDED)
-            peer = door.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+            peer = door.getsockopt(
+                socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
+            )
             return int(struct.unpack("3i", peer)[1]) == pwd.getpwnam(USER).pw_uid
         except (OSError, KeyError):
             return False
@@ -186,7 +221,12 @@ def is_running() -> bool:
 def sign_in_link() -> str | None:
     """A link for the person's browser, for root's eyes; None where no desk runs."""
     done = subprocess.run(
-        desk_command("link"), env=desk_environment(), cwd=HOME, capture_output=True, text=True, check=False
+        desk_command("link"),
+        env=desk_environment(),
+        cwd=HOME,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return done.stdout.strip() or None
 
@@ -197,15 +237,23 @@ def runs_systemd() -> bool:
 
 def demand_root() -> None:
     if sys.platform != "linux":
-        raise Unavailable("a desk is guarded on Linux only", hint="run the assistant as another user instead")
+        raise Unavailable(
+            "a desk is guarded on Linux only",
+            hint="run the assistant as another user instead",
+        )
     if os.geteuid() != 0:
-        raise Denied("only root can do that", reason="guarded", hint="sudo deskhand service …")
+        raise Denied(
+            "only root can do that", reason="guarded", hint="sudo deskhand service …"
+        )
 
 
 def demand_guard() -> Guard:
     found = guard.find()
     if found is None:
-        raise NotFound("no guarded desk is installed", hint="`sudo deskhand service install --guarded` makes one")
+        raise NotFound(
+            "no guarded desk is installed",
+            hint="`sudo deskhand service install --guarded` makes one",
+        )
     return found
 
 
@@ -214,7 +262,11 @@ def demand_guard() -> Guard:
 
 def _home_of(account: pwd.struct_passwd) -> Path:
     named = environment.variables().get("DESKHAND_HOME")
-    return Path(named).absolute() if named else Path(account.pw_dir) / ".local" / "share" / "deskhand"
+    return (
+        Path(named).absolute()
+        if named
+        else Path(account.pw_dir) / ".local" / "share" / "deskhand"
+    )
 
 
 def _settings_of(home: Path) -> Settings:
@@ -222,38 +274,68 @@ def _settings_of(home: Path) -> Settings:
     if settings.vault_path is None:
         hint = "`deskhand init` as the person writes it into config.toml; or set VAULT_PATH for this command"
         raise BadConfig("nobody says where the vault is", hint=hint)
-    if settings.database_url is not None and str(home) not in settings.database and "sqlite" in settings.database:
-        raise BadConfig("the database lies outside the desk's home", hint=f"move it to {home} first")
+    if (
+        settings.database_url is not None
+        and str(home) not in settings.database
+        and "sqlite" in settings.database
+    ):
+        raise BadConfig(
+            "the database lies outside the desk's home", hint=f"move it to {home} first"
+        )
     return settings
 
 
 def _move_home(made: Guard, settings: Settings, now: datetime, say: Say) -> None:
     moved = Path(made.moved)
     if running.find(moved) is not None:
-        raise Denied(f"a desk runs in {moved}", reason="running", hint="end it first; nothing was moved")
+        raise Denied(
+            f"a desk runs in {moved}",
+            reason="running",
+            hint="end it first; nothing was moved",
+        )
     if moved.is_dir():
         kept = _keep(made.person, moved, f"{made.person}-{now:%Y%m%dT%H%M%S}", say)
         with kept.open("rb") as opened:
             leave = [f"--exclude={name}" for name in (*_PASSING, *_KNOWN)]
-            _run(as_user(USER, "tar", "-C", str(HOME), "-xz", "--no-same-permissions", *leave), stdin=opened)
+            _run(
+                as_user(
+                    USER, "tar", "-C", str(HOME), "-xz", "--no-same-permissions", *leave
+                ),
+                stdin=opened,
+            )
         _own_folder(HOME, 0o700)  # the archive says how open the old one was
-        _run(as_user(USER, "find", str(HOME), "-type", "l", "-delete"))  # no link leads out of it
+        _run(
+            as_user(USER, "find", str(HOME), "-type", "l", "-delete")
+        )  # no link leads out of it
     _write_config(made, settings, say)
     if moved.is_dir():
         # Only now: until here everything is still where it was.
         _run(as_user(made.person, "rm", "-rf", "--", str(moved)))
         say(f"{moved} moved to {HOME}")
     settle = "from deskhand.resident import settling; settling.forget_all()"
-    _run(as_user(USER, str(guard.PYTHON), "-I", "-c", settle), env=desk_environment(), cwd=HOME)
-    say("sessions, sign-in links, the password and every open yes are forgotten: the account may know them")
+    _run(
+        as_user(USER, str(guard.PYTHON), "-I", "-c", settle),
+        env=desk_environment(),
+        cwd=HOME,
+    )
+    say(
+        "sessions, sign-in links, the password and every open yes are forgotten: the account may know them"
+    )
 
 
 def _demand_own(vault: Path, account: pwd.struct_passwd) -> str:
     """The vault's path, where it is the person's and can stand in a unit."""
     if vault.stat().st_uid != account.pw_uid:
-        raise Denied(f"the vault {vault} is not {account.pw_name}'s", reason="vault", hint="correct vault_path")
+        raise Denied(
+            f"the vault {vault} is not {account.pw_name}'s",
+            reason="vault",
+            hint="correct vault_path",
+        )
     if not str(vault).isprintable():
-        raise BadConfig("the vault's path has characters that cannot be seen", hint="give it another name")
+        raise BadConfig(
+            "the vault's path has characters that cannot be seen",
+            hint="give it another name",
+        )
     return str(vault)
 
 
@@ -263,16 +345,23 @@ def _others(settings: Settings, account: pwd.struct_passwd, say: Say) -> Iterato
         if each.path.is_dir():
             yield _demand_own(each.path, account)
         else:
-            say(f"the vault {each.name} is not there ({each.path}): install once more when it is")
+            say(
+                f"the vault {each.name} is not there ({each.path}): install once more when it is"
+            )
 
 
 def _tell_of_others(settings: Settings, sources: Mapping[str, str], say: Say) -> None:
     """Name what the account's own config.toml connects the desk to: a program there may have written it."""
     if not (settings.gmail_server or "http").startswith("http"):
-        raise BadConfig("orchestrator.gmail_server starts a program", hint="take it out of config.toml first")
+        raise BadConfig(
+            "orchestrator.gmail_server starts a program",
+            hint="take it out of config.toml first",
+        )
     for name in _LEAD_AWAY:
         if sources[name] == "config.toml":
-            say(f"taken over, see that it is yours: {OPTIONS[name].key} = {display(getattr(settings, name))}")
+            say(
+                f"taken over, see that it is yours: {OPTIONS[name].key} = {display(getattr(settings, name))}"
+            )
 
 
 def _write_config(made: Guard, settings: Settings, say: Say) -> None:
@@ -281,7 +370,9 @@ def _write_config(made: Guard, settings: Settings, say: Say) -> None:
     _tell_of_others(settings, loaded.sources, say)
     given = [name for name, source in loaded.sources.items() if source == "environment"]
     fine = {"home", "tmux", "tmux_pane", "log_level", "socket"}
-    answers = {name: _plain(getattr(loaded.settings, name)) for name in given if name not in fine}
+    answers = {
+        name: _plain(getattr(loaded.settings, name)) for name in given if name not in fine
+    }
     for name in _FILES:
         if place := getattr(settings, name):
             answers[name] = str(_take_file(made, Path(place), say))
@@ -307,11 +398,15 @@ def _take_account_files(made: Guard, text: str, settings: Settings, say: Say) ->
     }
     for (option, written), (account, place) in named.items():
         target = _take_file(made, place, say, f"{account}-{place.name}")
-        line = re.compile(rf"""^(\s*{option}\s*=\s*)["']{re.escape(written)}["']""", re.MULTILINE)
+        line = re.compile(
+            rf"""^(\s*{option}\s*=\s*)["']{re.escape(written)}["']""", re.MULTILINE
+        )
         text, count = line.subn(rf'\1"{target}"', text)
         if not count:
             hint = "write it as a plain path in quotes, on a line of its own; nothing was moved"
-            raise BadConfig(f"{option} of the account {account} cannot be rewritten", hint=hint)
+            raise BadConfig(
+                f"{option} of the account {account} cannot be rewritten", hint=hint
+            )
     return text
 
 
@@ -320,13 +415,20 @@ def _take_file(made: Guard, place: Path, say: Say, name: str | None = None) -> P
     if place.is_relative_to(made.moved):
         return HOME / place.relative_to(made.moved)
     target = HOME / (name or place.name)
-    read = subprocess.run(as_user(made.person, "cat", "--", str(place)), capture_output=True, check=False)
+    read = subprocess.run(
+        as_user(made.person, "cat", "--", str(place)), capture_output=True, check=False
+    )
     if read.returncode:
-        raise BadConfig(f"{made.person} cannot read {place}", hint="correct it in config.toml; nothing was moved")
+        raise BadConfig(
+            f"{made.person} cannot read {place}",
+            hint="correct it in config.toml; nothing was moved",
+        )
     write_atomically(target, read.stdout, 0o600)
     _give(target)
     if "credentials" in place.name or place.suffix == ".json":
-        write_atomically(BACKUPS / f"deskhand-{made.person}-{target.name}", read.stdout, 0o600)
+        write_atomically(
+            BACKUPS / f"deskhand-{made.person}-{target.name}", read.stdout, 0o600
+        )
         _run(as_user(made.person, "rm", "-f", "--", str(place)))
     say(f"{place} moved to {target}")
     return target
@@ -341,7 +443,12 @@ def _bring_home_back(made: Guard, now: datetime, say: Say) -> str | None:
     _run(as_user(made.person, "mkdir", "-p", "-m", "700", "--", str(moved)))
     with kept.open("rb") as opened:
         leave = [f"--exclude={name}" for name in _PASSING]
-        _run(as_user(made.person, "tar", "-C", str(moved), "-xz", "--no-same-permissions", *leave), stdin=opened)
+        _run(
+            as_user(
+                made.person, "tar", "-C", str(moved), "-xz", "--no-same-permissions", *leave
+            ),
+            stdin=opened,
+        )
     text = (HOME / "config.toml").read_text().replace(f"{HOME}/", f"{moved}/")
     write = as_user(made.person, "tee", "--", str(moved / "config.toml"))
     _run(write, input=text.encode())
@@ -362,7 +469,10 @@ def _keep(user: str, folder: Path, name: str, say: Say) -> Path:
     BACKUPS.mkdir(mode=0o755, exist_ok=True)
     place = BACKUPS / f"deskhand-{name}.tar.gz"
     with open(place, "wb", opener=open_private) as opened:
-        _run(as_user(user, "tar", "-C", str(folder), "-cz", "--exclude=./running.json", "."), stdout=opened)
+        _run(
+            as_user(user, "tar", "-C", str(folder), "-cz", "--exclude=./running.json", "."),
+            stdout=opened,
+        )
         os.fsync(opened.fileno())
     say(f"a copy of {folder} is {place}")
     return place
@@ -373,7 +483,14 @@ def _keep(user: str, folder: Path, name: str, say: Say) -> Path:
 
 def _open_vault(made: Guard, vault: Path, say: Say) -> Iterator[str]:
     """Let the desk into the vault and through the folders above it; those that were opened for it."""
-    shared = ["-m", f"u:{USER}:rwX", "-m", f"d:u:{USER}:rwX", "-m", f"d:u:{made.person}:rwX"]
+    shared = [
+        "-m",
+        f"u:{USER}:rwX",
+        "-m",
+        f"d:u:{USER}:rwX",
+        "-m",
+        f"d:u:{made.person}:rwX",
+    ]
     # What the desk itself made there has inherited them; whatever else stays closed, `holes` names.
     opening = as_user(made.person, "setfacl", "-R", "-P", *shared, "--", str(vault))
     subprocess.run(opening, capture_output=True, check=False)
@@ -383,7 +500,9 @@ def _open_vault(made: Guard, vault: Path, say: Say) -> Iterator[str]:
         owner = pwd.getpwuid(folder.stat().st_uid).pw_name
         if owner not in (made.person, "root"):
             raise Denied(
-                f"{folder} belongs to {owner}", reason="vault", hint=f"let {USER} through it, or move the vault"
+                f"{folder} belongs to {owner}",
+                reason="vault",
+                hint=f"let {USER} through it, or move the vault",
             )
         _run(as_user(owner, "setfacl", "-m", f"u:{USER}:x", "--", str(folder)))
         yield str(folder)
@@ -392,9 +511,15 @@ def _open_vault(made: Guard, vault: Path, say: Say) -> Iterator[str]:
 
 def _close_vault(made: Guard, vault: Path, say: Say) -> None:
     _give_vault_back(made, vault)
-    gone = [word for name in (USER, made.person) for word in ("-x", f"u:{name}", "-x", f"d:u:{name}")]
+    gone = [
+        word
+        for name in (USER, made.person)
+        for word in ("-x", f"u:{name}", "-x", f"d:u:{name}")
+    ]
     subprocess.run(
-        as_user(made.person, "setfacl", "-R", "-P", *gone, "--", str(vault)), capture_output=True, check=False
+        as_user(made.person, "setfacl", "-R", "-P", *gone, "--", str(vault)),
+        capture_output=True,
+        check=False,
     )
     say(f"{vault} is {made.person}'s alone again")
 
@@ -402,7 +527,11 @@ def _close_vault(made: Guard, vault: Path, say: Say) -> None:
 def _close_folders(above: Iterable[str]) -> None:
     for folder in above:
         owner = pwd.getpwuid(Path(folder).stat().st_uid).pw_name
-        subprocess.run(as_user(owner, "setfacl", "-x", f"u:{USER}", "--", folder), capture_output=True, check=False)
+        subprocess.run(
+            as_user(owner, "setfacl", "-x", f"u:{USER}", "--", folder),
+            capture_output=True,
+            check=False,
+        )
 
 
 def _give_vault_back(made: Guard, vault: Path) -> None:
@@ -414,7 +543,9 @@ def _give_vault_back(made: Guard, vault: Path) -> None:
     for _, folders, files, opened in os.fwalk(vault):
         for name in (*folders, *files):
             try:
-                found = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=opened)
+                found = os.open(
+                    name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=opened
+                )
             except FileNotFoundError:
                 continue
             try:
@@ -425,7 +556,10 @@ def _give_vault_back(made: Guard, vault: Path) -> None:
 
 
 def _may_enter(folder: Path) -> bool:
-    return subprocess.run(as_user(USER, "test", "-x", str(folder)), check=False).returncode == 0
+    return (
+        subprocess.run(as_user(USER, "test", "-x", str(folder)), check=False).returncode
+        == 0
+    )
 
 
 # Small.
@@ -435,9 +569,15 @@ def _account(person: str) -> pwd.struct_passwd:
     try:
         account = pwd.getpwnam(person)
     except KeyError:
-        raise NotFound(f"there is no user {person}", hint="name the person's account: --for USER") from None
+        raise NotFound(
+            f"there is no user {person}", hint="name the person's account: --for USER"
+        ) from None
     if account.pw_uid == 0:
-        raise Denied("root needs no guard against itself", reason="guarded", hint="name the person: --for USER")
+        raise Denied(
+            "root needs no guard against itself",
+            reason="guarded",
+            hint="name the person: --for USER",
+        )
     return account
 
 
@@ -445,14 +585,22 @@ def _demand_tools() -> None:
     missing = [package for tool, package in _TOOLS.items() if shutil.which(tool) is None]
     if missing:
         hint = f"install them: apt install {' '.join(missing)}"
-        raise Unavailable(f"a guarded desk needs the packages {', '.join(missing)}", hint=hint)
+        raise Unavailable(
+            f"a guarded desk needs the packages {', '.join(missing)}", hint=hint
+        )
 
 
 def _make_user(say: Say) -> None:
     try:
         pwd.getpwnam(USER)
     except KeyError:
-        shell = ["--shell", "/usr/sbin/nologin", "--home-dir", str(HOME), "--no-create-home"]
+        shell = [
+            "--shell",
+            "/usr/sbin/nologin",
+            "--home-dir",
+            str(HOME),
+            "--no-create-home",
+        ]
         _run(["useradd", "--system", "--user-group", *shell, USER])
         say(f"the user {USER} is made")
 
@@ -475,7 +623,9 @@ def _plain(value: object) -> str:
 
 
 def _run(command: list[str], **how: object) -> None:
-    done = subprocess.run(command, stderr=subprocess.PIPE, check=False, **{"stdout": subprocess.DEVNULL} | how)  # type: ignore[call-overload]
+    done = subprocess.run(
+        command, stderr=subprocess.PIPE, check=False, **{"stdout": subprocess.DEVNULL} | how
+    )  # type: ignore[call-overload]
     if done.returncode:
         why = done.stderr.decode(errors="replace").strip().splitlines()
         inner = command

@@ -66,7 +66,10 @@ def _groups(made: Guard) -> Iterator[Finding]:
     for number in sorted(os.getgrouplist(made.person, account.pw_gid)):
         name = grp.getgrgid(number).gr_name
         if name in _RISKY and name not in ("sudo", "wheel", "admin"):
-            yield bad(f"{made.person} is in the group {name}: it {_RISKY[name]}", f"gpasswd -d {made.person} {name}")
+            yield bad(
+                f"{made.person} is in the group {name}: it {_RISKY[name]}",
+                f"gpasswd -d {made.person} {name}",
+            )
         elif name in _RISKY:
             yield warning(
                 f"{made.person} is in the group {name}: it {_RISKY[name]}, and without it while sudo remembers",
@@ -77,11 +80,19 @@ def _groups(made: Guard) -> Iterator[Finding]:
 def _files(made: Guard) -> Iterator[Finding]:
     del made
     if found := writable_parts(PROGRAM):
-        yield bad(f"not only root can change {found[0]}", "sudo deskhand service install --guarded makes it anew")
+        yield bad(
+            f"not only root can change {found[0]}",
+            "sudo deskhand service install --guarded makes it anew",
+        )
     python = Path(os.path.realpath(guard.PYTHON))
     for path in (python, *python.parents):
-        if path.exists() and (path.stat().st_uid != 0 or path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)):
-            yield bad(f"not only root can change {path}, which the desk runs", f"chown root {path}; chmod go-w {path}")
+        if path.exists() and (
+            path.stat().st_uid != 0 or path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        ):
+            yield bad(
+                f"not only root can change {path}, which the desk runs",
+                f"chown root {path}; chmod go-w {path}",
+            )
 
 
 def _home(made: Guard) -> Iterator[Finding]:
@@ -91,7 +102,9 @@ def _home(made: Guard) -> Iterator[Finding]:
         return
     info = HOME.stat()
     if info.st_mode & _OTHERS:
-        yield bad(f"others may enter {HOME}, where keys and credentials are", f"chmod 700 {HOME}")
+        yield bad(
+            f"others may enter {HOME}, where keys and credentials are", f"chmod 700 {HOME}"
+        )
     if info.st_uid != pwd.getpwnam(USER).pw_uid:
         yield bad(f"{HOME} does not belong to {USER}", f"chown {USER}: {HOME}")
     if sys.platform == "linux" and "system.posix_acl_access" in os.listxattr(HOME):
@@ -105,9 +118,14 @@ def _vault(made: Guard) -> Iterator[Finding]:
 
 def _look_into(made: Guard, vault: Path) -> Iterator[Finding]:
     if vault.resolve().is_relative_to(HOME) or HOME.is_relative_to(vault):
-        yield bad(f"the vault {vault} and the desk's home lie in one another", "move the vault")
+        yield bad(
+            f"the vault {vault} and the desk's home lie in one another", "move the vault"
+        )
     if not vault.is_relative_to(pwd.getpwnam(made.person).pw_dir) and vault.exists():
-        yield warning(f"the vault {vault} is outside {made.person}'s home", "look who else may reach it there")
+        yield warning(
+            f"the vault {vault} is outside {made.person}'s home",
+            "look who else may reach it there",
+        )
     if os.geteuid() == made.uid:
         yield from _unreadable(vault)
     elif os.geteuid() == 0:
@@ -120,13 +138,20 @@ def _look_into(made: Guard, vault: Path) -> Iterator[Finding]:
         if names := listed.stdout.splitlines():
             yield _shut(names)
         if listed.returncode and not names:
-            yield bad(f"the desk cannot read the vault {vault}", "sudo deskhand service install --guarded opens it")
+            yield bad(
+                f"the desk cannot read the vault {vault}",
+                "sudo deskhand service install --guarded opens it",
+            )
 
 
 def _unreadable(vault: Path) -> Iterator[Finding]:
     """Files whose mask shuts the desk out: made with mode 0600 and renamed into place."""
     notes = [path for path, _ in zip(vault.rglob("*.md"), range(_MOST), strict=False)]
-    shut = [str(path) for path in notes if not path.is_symlink() and not path.stat().st_mode & stat.S_IRGRP]
+    shut = [
+        str(path)
+        for path in notes
+        if not path.is_symlink() and not path.stat().st_mode & stat.S_IRGRP
+    ]
     if shut:
         yield _shut(shut)
 
@@ -144,12 +169,21 @@ def _second_desk(made: Guard) -> Iterator[Finding]:
     home = Path(made.moved)
     try:
         if (home / "desk.db").exists() or (home / "config.toml").exists():
-            yield bad(f"there is a second desk of {made.person}'s account in {home}", "remove it, or bring it over")
+            yield bad(
+                f"there is a second desk of {made.person}'s account in {home}",
+                "remove it, or bring it over",
+            )
         if running.find(home) is not None:
             yield bad(f"a second desk runs in {home}", "end it")
     except (PermissionError, Unavailable):
         return
-    unit = Path(pwd.getpwnam(made.person).pw_dir) / ".config" / "systemd" / "user" / "deskhand.service"
+    unit = (
+        Path(pwd.getpwnam(made.person).pw_dir)
+        / ".config"
+        / "systemd"
+        / "user"
+        / "deskhand.service"
+    )
     try:
         if unit.exists():
             yield bad(f"{unit} starts a second desk", "remove it")
@@ -182,6 +216,11 @@ def _sudo(made: Guard) -> Iterator[Finding]:
     """Whether the account becomes root without being asked."""
     if os.geteuid() != 0 or shutil.which("sudo") is None:
         return
-    listed = subprocess.run(["sudo", "-n", "-l", "-U", made.person], capture_output=True, text=True, check=False).stdout
+    listed = subprocess.run(
+        ["sudo", "-n", "-l", "-U", made.person], capture_output=True, text=True, check=False
+    ).stdout
     if "NOPASSWD" in listed:
-        yield bad(f"{made.person} may use sudo without a password", "take NOPASSWD out with visudo")
+        yield bad(
+            f"{made.person} may use sudo without a password",
+            "take NOPASSWD out with visudo",
+        )

@@ -93,9 +93,13 @@ def plan_account(home: Path, name: str, answers: Mapping[str, str]) -> ConfigPla
     """config.toml with one more mail account, whose options have the names that they have for the one account."""
     file = home / "config.toml"
     before = files.content(file)
-    if name in [each.get("name") for each in _values(file, before).get("mail.accounts", ())]:
+    if name in [
+        each.get("name") for each in _values(file, before).get("mail.accounts", ())
+    ]:
         raise Exists(f"there is an account {name}", hint=f"change it in {file}")
-    given = {"name": name} | {OPTIONS[key].key.removeprefix("mail."): _check(key, answers[key]) for key in answers}
+    given = {"name": name} | {
+        OPTIONS[key].key.removeprefix("mail."): _check(key, answers[key]) for key in answers
+    }
     lines = "".join(f"{key} = {_toml(value)}\n" for key, value in given.items())
     text = (before or _HEAD.encode()).decode().rstrip("\n")
     after = f"{text}\n\n[[mail.accounts]]\n{lines}"
@@ -141,10 +145,15 @@ def current_value(home: Path, name: str) -> str | None:
 
 def next_steps(settings: Settings) -> list[str]:
     """What is left for the person to do."""
-    missing = [name for name in ("vault_path", "address") if getattr(settings, name) is None]
+    missing = [
+        name for name in ("vault_path", "address") if getattr(settings, name) is None
+    ]
     if settings.accounts:
         missing = [name for name in missing if name != "address"]
-    steps = [f"set {OPTIONS[name].key} ({sentence(name).rstrip('.').lower()})" for name in missing]
+    steps = [
+        f"set {OPTIONS[name].key} ({sentence(name).rstrip('.').lower()})"
+        for name in missing
+    ]
     for account in settings.mail_accounts:
         if account.kind != "local":
             which = f" --account {account.name}" if settings.accounts else ""
@@ -159,7 +168,9 @@ def find_place(home: Path, given: Mapping[str, str]) -> dict[str, str]:
         return {}
     place = Path(vault).expanduser().absolute()
     known = current_value(home, "vault_path")
-    if (known and Path(known) == place) or any((place / name).exists() for name in _TELLING):
+    if (known and Path(known) == place) or any(
+        (place / name).exists() for name in _TELLING
+    ):
         return {}
     return {"vault_folder": NEW_FOLDER}
 
@@ -173,16 +184,36 @@ def make_folders(vault: Path, inside: tuple[str, ...]) -> list[Path]:
         try:
             folder.mkdir(mode=0o700, parents=True)
         except OSError as error:
-            raise InvalidInput(f"cannot make {folder}: {error.strerror}", hint="choose another vault") from error
+            raise InvalidInput(
+                f"cannot make {folder}: {error.strerror}", hint="choose another vault"
+            ) from error
     return missing
 
 
 def _obsidian_files(environment: Mapping[str, str], platform: str) -> Iterator[Path]:
-    home = Path(environment.get("HOME") or environment.get("USERPROFILE") or "~").expanduser()
+    home = Path(
+        environment.get("HOME") or environment.get("USERPROFILE") or "~"
+    ).expanduser()
     yield programs_folder(home, environment, platform) / "obsidian" / "obsidian.json"
     if platform == "linux":
-        yield home / ".var" / "app" / "md.obsidian.Obsidian" / "config" / "obsidian" / "obsidian.json"
-        yield home / "snap" / "obsidian" / "current" / ".config" / "obsidian" / "obsidian.json"
+        yield (
+            home
+            / ".var"
+            / "app"
+            / "md.obsidian.Obsidian"
+            / "config"
+            / "obsidian"
+            / "obsidian.json"
+        )
+        yield (
+            home
+            / "snap"
+            / "obsidian"
+            / "current"
+            / ".config"
+            / "obsidian"
+            / "obsidian.json"
+        )
 
 
 def _known_to_obsidian(file: Path) -> Iterator[dict[str, Any]]:
@@ -221,7 +252,9 @@ def _commented(name: str, key: str) -> str:
         value = option.form
     if isinstance(value, tuple):
         value = list(value)
-    return f"# {sentence(name)} ({option.variable}: {option.form})\n# {key} = {_toml(value)}\n"
+    return (
+        f"# {sentence(name)} ({option.variable}: {option.form})\n# {key} = {_toml(value)}\n"
+    )
 
 
 def _set(text: str, key: str, value: Any) -> str:
@@ -247,7 +280,9 @@ def _line_of(text: str, table: str, pattern: str) -> int | None:
     """The number of the first line in the table that begins with the pattern."""
     start, end = _extent(text, table)
     lines = text.splitlines()
-    return next((at for at in range(start, end) if re.match(rf"\s*{pattern}", lines[at])), None)
+    return next(
+        (at for at in range(start, end) if re.match(rf"\s*{pattern}", lines[at])), None
+    )
 
 
 def _with_lines(text: str, table: str, new: str) -> str:
@@ -269,7 +304,9 @@ def _extent(text: str, table: str) -> tuple[int, int]:
     headers = [at for at, line in enumerate(lines) if re.match(r"\s*\[", line)]
     start = 0
     if table:
-        own = [at for at in headers if re.match(rf"\s*\[\s*{re.escape(table)}\s*\]", lines[at])]
+        own = [
+            at for at in headers if re.match(rf"\s*\[\s*{re.escape(table)}\s*\]", lines[at])
+        ]
         if not own:
             return len(lines), len(lines)
         start = own[0] + 1

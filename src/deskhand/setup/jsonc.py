@@ -36,7 +36,9 @@ def loads(text: str) -> Any:
     try:
         return json.loads(plain)
     except json.JSONDecodeError as error:
-        raise Unreadable(f"this is no JSON from line {error.lineno} on", line=error.lineno) from error
+        raise Unreadable(
+            f"this is no JSON from line {error.lineno} on", line=error.lineno
+        ) from error
 
 
 def with_member(text: str, path: tuple[str, ...], new: Any) -> str:
@@ -48,7 +50,10 @@ def with_member(text: str, path: tuple[str, ...], new: Any) -> str:
     end = start
     for depth, key in enumerate(path):
         if text[start] != "{":
-            raise Unreadable(f"{'.'.join(path[:depth]) or 'the file'} is not an object", hint="correct it by hand")
+            raise Unreadable(
+                f"{'.'.join(path[:depth]) or 'the file'} is not an object",
+                hint="correct it by hand",
+            )
         found = _member(_members(text, start), key)
         if found is None:
             for inner in reversed(path[depth + 1 :]):

@@ -16,7 +16,10 @@ def messenger(urls: "SecretStr | None") -> Send:
     try:
         import apprise
     except ImportError:
-        raise BadConfig("notify is set, but apprise is not installed", hint="pip install 'deskhand[notify]'") from None
+        raise BadConfig(
+            "notify is set, but apprise is not installed",
+            hint="pip install 'deskhand[notify]'",
+        ) from None
     asset = apprise.AppriseAsset(app_id="Deskhand", app_desc="Deskhand", app_url="")
     sender = apprise.Apprise(asset=asset)
     addresses = urls.get_secret_value().split() if urls else []
@@ -31,6 +34,8 @@ def messenger(urls: "SecretStr | None") -> Send:
     plain_text = apprise.NotifyFormat.TEXT
 
     async def send(title: str, body: str) -> bool:
-        return bool(await sender.async_notify(title=title, body=body, body_format=plain_text))
+        return bool(
+            await sender.async_notify(title=title, body=body, body_format=plain_text)
+        )
 
     return send

@@ -22,7 +22,9 @@ _VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _REQUIREMENT = re.compile(r"\s*([\w.-]+)\s*(?:\[([^\]]*)\])?[^;]*(?:;(.*))?")
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 _COMMANDS = {"deskhand": "deskhand.__main__", "agentmail": "deskhand.agentmail"}
-_NOT_NEEDED = shutil.ignore_patterns("__pycache__", "site-packages", "test", "idlelib", "ensurepip", "config-*", "*.a")
+_NOT_NEEDED = shutil.ignore_patterns(
+    "__pycache__", "site-packages", "test", "idlelib", "ensurepip", "config-*", "*.a"
+)
 
 
 def copy_program(target: Path, record: tuple[str, bytes]) -> None:
@@ -36,10 +38,17 @@ def copy_program(target: Path, record: tuple[str, bytes]) -> None:
     (staged / "bin").mkdir()
     python = _find_python() or _copy_python(staged, target)
     (staged / "bin" / "python").symlink_to(python)
-    (staged / "pyvenv.cfg").write_text(f"home = {python.parent}\ninclude-system-site-packages = false\n")
+    (staged / "pyvenv.cfg").write_text(
+        f"home = {python.parent}\ninclude-system-site-packages = false\n"
+    )
     for found in _closure("deskhand", _EXTRAS):
         _copy_distribution(found, packages)
-    shutil.copytree(Path(deskhand.__file__).parent, packages / "deskhand", ignore=_NOT_NEEDED, dirs_exist_ok=True)
+    shutil.copytree(
+        Path(deskhand.__file__).parent,
+        packages / "deskhand",
+        ignore=_NOT_NEEDED,
+        dirs_exist_ok=True,
+    )
     for name, module in _COMMANDS.items():
         text = f"#!{target}/bin/python -I\nimport sys\nfrom {module} import main\nsys.exit(main())\n"
         (staged / "bin" / name).write_text(text)
@@ -50,7 +59,14 @@ def copy_program(target: Path, record: tuple[str, bytes]) -> None:
         target.rename(old)
     staged.rename(target)
     shutil.rmtree(old, ignore_errors=True)
-    compiled = [str(target / "bin" / "python"), "-I", "-m", "compileall", "-q", str(target / "lib")]
+    compiled = [
+        str(target / "bin" / "python"),
+        "-I",
+        "-m",
+        "compileall",
+        "-q",
+        str(target / "lib"),
+    ]
     subprocess.run(compiled, check=False, capture_output=True)
 
 
@@ -58,7 +74,11 @@ def writable_parts(place: Path) -> list[Path]:
     """What of the program somebody else than root could change."""
     if not place.is_dir():
         return []
-    inside = (Path(folder) / name for folder, folders, files in os.walk(place) for name in (*folders, *files))
+    inside = (
+        Path(folder) / name
+        for folder, folders, files in os.walk(place)
+        for name in (*folders, *files)
+    )
     return [path for path in (*place.parents, place, *inside) if not _is_roots(path)]
 
 
@@ -95,7 +115,9 @@ def _copy_python(staged: Path, target: Path) -> Path:
     return target / "python" / "bin" / _VERSION
 
 
-def _closure(name: str, extras: Iterable[str], seen: set[str] | None = None) -> Iterator[Distribution]:
+def _closure(
+    name: str, extras: Iterable[str], seen: set[str] | None = None
+) -> Iterator[Distribution]:
     """The distribution and all that it needs and that is there: what is not there is for other machines."""
     seen = set() if seen is None else seen
     wanted = frozenset(extras)
@@ -112,7 +134,9 @@ def _closure(name: str, extras: Iterable[str], seen: set[str] | None = None) -> 
         if needed := _REQUIREMENT.match(line):
             extra = _EXTRA.search(needed[3] or "")
             if extra is None or extra[1] in wanted:
-                more = [each.strip() for each in (needed[2] or "").split(",") if each.strip()]
+                more = [
+                    each.strip() for each in (needed[2] or "").split(",") if each.strip()
+                ]
                 yield from _closure(needed[1], more, seen)
 
 

@@ -63,18 +63,30 @@ class Told:
     why: str = ""
 
 
-def service_of(account: Path, home: Path, python: str = sys.executable, platform: str = sys.platform) -> Service:
+def service_of(
+    account: Path, home: Path, python: str = sys.executable, platform: str = sys.platform
+) -> Service:
     """The service that runs the desk of `home` for the account whose folder is `account`."""
     command = [python, "-m", "deskhand", "up", "--no-browser"]
     if platform == "darwin":
         file = account / "Library" / "LaunchAgents" / f"{AGENT}.plist"
         agent = _agent(command, home)
-        return Service(file, agent, ("launchctl", "load", "-w", str(file)), ("launchctl", "unload", "-w", str(file)))
+        return Service(
+            file,
+            agent,
+            ("launchctl", "load", "-w", str(file)),
+            ("launchctl", "unload", "-w", str(file)),
+        )
     if platform != "linux":
-        raise Unavailable("there are services on Linux and macOS only", hint="keep `deskhand up` open in a terminal")
+        raise Unavailable(
+            "there are services on Linux and macOS only",
+            hint="keep `deskhand up` open in a terminal",
+        )
     file = account / ".config" / "systemd" / "user" / UNIT
     start = ("systemctl", "--user", "enable", "--now", UNIT)
-    return Service(file, _unit(command, home), start, ("systemctl", "--user", "disable", "--now", UNIT))
+    return Service(
+        file, _unit(command, home), start, ("systemctl", "--user", "disable", "--now", UNIT)
+    )
 
 
 def install(service: Service) -> Told:
@@ -100,10 +112,14 @@ def _tell(command: Sequence[str]) -> Told:
     if shutil.which(command[0]) is None:
         return Told(False, f"{command[0]} is not installed")
     if command[0] == "systemctl":
-        subprocess.run(["systemctl", "--user", "daemon-reload"], capture_output=True, check=False)
+        subprocess.run(
+            ["systemctl", "--user", "daemon-reload"], capture_output=True, check=False
+        )
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        return Told(False, done.stderr.strip() or f"{command[0]} ended with {done.returncode}")
+        return Told(
+            False, done.stderr.strip() or f"{command[0]} ended with {done.returncode}"
+        )
     return Told(True)
 
 
@@ -115,7 +131,9 @@ def _unit(command: Sequence[str], home: Path) -> bytes:
 
 def _quote(part: str) -> str:
     """As systemd reads a word: `%` and `$` mean something there."""
-    escaped = part.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    escaped = (
+        part.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    )
     return f'"{escaped}"'
 
 

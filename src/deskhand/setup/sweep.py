@@ -32,6 +32,10 @@ def _leftovers(root: Path, pattern: re.Pattern[str], now: datetime) -> Iterator[
     for folder, inner, files in os.walk(root):
         for name in (*inner, *files):
             path = Path(folder, name)
-            if pattern.fullmatch(name) and not path.is_symlink() and path.lstat().st_mtime < before:
+            if (
+                pattern.fullmatch(name)
+                and not path.is_symlink()
+                and path.lstat().st_mtime < before
+            ):
                 yield path
         inner[:] = [name for name in inner if not name.startswith(".")]

@@ -61,9 +61,14 @@ def plan(home: Path, client: Client) -> Takeover:
             continue
         words[name] = entry(client, name, this_program(home, "mcp", own))
     if not words:
-        raise NotFound(f"{file} names no server that could come behind the gate", hint="; ".join(left) or None)
+        raise NotFound(
+            f"{file} names no server that could come behind the gate",
+            hint="; ".join(left) or None,
+        )
     before = {name: found[name] for name in words}
-    return Takeover(client, file, words, before, servers, left, _describe(client, file, words))
+    return Takeover(
+        client, file, words, before, servers, left, _describe(client, file, words)
+    )
 
 
 def plan_undo(home: Path, client: Client) -> Takeover:
@@ -74,7 +79,15 @@ def plan_undo(home: Path, client: Client) -> Takeover:
         raise NotFound(f"nothing of {client.title} was taken over")
     noted = json.loads(kept)
     file = Path(noted["file"])
-    return Takeover(client, file, noted["entries"], {}, {}, [], _describe(client, file, noted["entries"]))
+    return Takeover(
+        client,
+        file,
+        noted["entries"],
+        {},
+        {},
+        [],
+        _describe(client, file, noted["entries"]),
+    )
 
 
 def carry_out(home: Path, wanted: Takeover) -> None:
@@ -82,7 +95,9 @@ def carry_out(home: Path, wanted: Takeover) -> None:
     place = _note(home, wanted.client)
     before = files.content(wanted.file)
     if before is not None:
-        files.keep(home, f"{wanted.client.name}-{wanted.file.name}", before, clock.utc_now())
+        files.keep(
+            home, f"{wanted.client.name}-{wanted.file.name}", before, clock.utc_now()
+        )
     if wanted.servers:
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         noted = json.loads(files.content(place) or b'{"entries": {}}')
@@ -100,7 +115,9 @@ def carry_out(home: Path, wanted: Takeover) -> None:
         _note_bytes(place, before, after)
         return
     kept = json.loads(files.content(place) or b"{}")
-    if before is not None and kept.get("after") == sha256(before).hexdigest():  # nobody has touched it since
+    if (
+        before is not None and kept.get("after") == sha256(before).hexdigest()
+    ):  # nobody has touched it since
         files.rewrite(wanted.file, b64decode(kept["before"]), after)
     for name in wanted.words:
         writing.remove(home, _own_name(name))
@@ -110,7 +127,10 @@ def carry_out(home: Path, wanted: Takeover) -> None:
 def _note_bytes(place: Path, before: bytes | None, after: bytes | None) -> None:
     """Keep the file as it was, to give back every byte of it; at a second import what was there at the first."""
     noted = json.loads(files.content(place) or b"{}")
-    if noted.get("after", sha256(before or b"").hexdigest()) == sha256(before or b"").hexdigest():
+    if (
+        noted.get("after", sha256(before or b"").hexdigest())
+        == sha256(before or b"").hexdigest()
+    ):
         noted |= {"before": noted.get("before", b64encode(before or b"").decode())}
         noted |= {"after": sha256(after or b"").hexdigest()}
         write_atomically(place, json.dumps(noted).encode())
@@ -120,7 +140,14 @@ def _own_name(name: str) -> str:
     return check_name(re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST_NAME])
 
 
-_BY_CLIENT = ("envFile", "env_keys", "env_vars", "bearer_token_env_var", "env_http_headers", "headersHelper")
+_BY_CLIENT = (
+    "envFile",
+    "env_keys",
+    "env_vars",
+    "bearer_token_env_var",
+    "env_http_headers",
+    "headersHelper",
+)
 """Where an entry names what only the client itself can fill in."""
 _FILLED_IN = re.compile(r"\$\{|\{(env|file):")
 _VARIABLE = re.compile(r"\$[A-Za-z_]")
@@ -136,31 +163,47 @@ def _find_obstacle(client: Client, given: Mapping[str, Any]) -> str | None:
         return "it starts in a folder of its own"
     named = [key for key in _BY_CLIENT if given.get(key)]
     text = json.dumps(dict(given), default=str)
-    if named or _FILLED_IN.search(text) or (client.url_key == "httpUrl" and _VARIABLE.search(text)):
+    if (
+        named
+        or _FILLED_IN.search(text)
+        or (client.url_key == "httpUrl" and _VARIABLE.search(text))
+    ):
         return "the client itself fills in some of its values"
     return None
 
 
-def _read_entry(client: Client, given: Mapping[str, Any]) -> tuple[ServerEntry, dict[str, str]]:
+def _read_entry(
+    client: Client, given: Mapping[str, Any]
+) -> tuple[ServerEntry, dict[str, str]]:
     if obstacle := _find_obstacle(client, given):
         raise ValueError(obstacle)
     command, variables = started_by(given)
     try:
         if command is not None:
-            arguments = given["command"][1:] if isinstance(given.get("command"), list) else given.get("args", [])
+            arguments = (
+                given["command"][1:]
+                if isinstance(given.get("command"), list)
+                else given.get("args", [])
+            )
             words = [command, *arguments]
-            return ServerEntry.model_validate({"command": words, "env": list(variables)}), dict(variables)
+            return ServerEntry.model_validate(
+                {"command": words, "env": list(variables)}
+            ), dict(variables)
         headers = given.get("headers") or given.get("http_headers") or {}
         if headers.keys() - {"Authorization"}:
             raise ValueError("it needs headers that the desk does not send")
         secrets = {"AUTHORIZATION": headers["Authorization"]} if headers else {}
-        return ServerEntry.model_validate({"url": given.get(client.url_key or ""), "env": list(secrets)}), secrets
+        return ServerEntry.model_validate(
+            {"url": given.get(client.url_key or ""), "env": list(secrets)}
+        ), secrets
     except ValidationError as error:
         raise ValueError(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
 
 
 def _describe(client: Client, file: Path, words: Mapping[str, dict[str, Any]]) -> str:
-    return "\n".join(plan_words(client, file, name, each).difference for name, each in words.items())
+    return "\n".join(
+        plan_words(client, file, name, each).difference for name, each in words.items()
+    )
 
 
 def _note(home: Path, client: Client) -> Path:

@@ -64,8 +64,13 @@ WantedBy=multi-user.target
 
 
 def text_of(made: Guard) -> bytes:
-    lines = [f"BindPaths={_quote(each.replace(':', _COLON))}\nReadWritePaths={_quote(each)}\n" for each in made.vaults]
-    return _UNIT.format(person=made.person, python=PYTHON, home=HOME, user=USER, vaults="".join(lines)).encode()
+    lines = [
+        f"BindPaths={_quote(each.replace(':', _COLON))}\nReadWritePaths={_quote(each)}\n"
+        for each in made.vaults
+    ]
+    return _UNIT.format(
+        person=made.person, python=PYTHON, home=HOME, user=USER, vaults="".join(lines)
+    ).encode()
 
 
 def _quote(path: str) -> str:

@@ -39,7 +39,9 @@ def with_member(text: str, table: str, name: str, new: Any) -> str:
     if found is None:
         return f"{text}{_newline(text)}{table}:\n  {name}: {said}\n"
     members = _places(found.value)
-    if found.value.tag == "tag:yaml.org,2002:null" or (not members and _is_flow(found.value)):
+    if found.value.tag == "tag:yaml.org,2002:null" or (
+        not members and _is_flow(found.value)
+    ):
         return f"{text[: found.key_end]}\n  {name}: {said}{text[found.end :]}"
     first = min(place.start for place in members.values())
     if _is_flow(found.value):
@@ -55,7 +57,10 @@ def without_member(text: str, table: str, name: str) -> str:
     if found is None or name not in members:
         return text
     gone = members.pop(name)
-    after = min((place.start for place in members.values() if place.start > gone.start), default=None)
+    after = min(
+        (place.start for place in members.values() if place.start > gone.start),
+        default=None,
+    )
     if _is_flow(found.value):
         if after is not None:
             return text[: gone.start] + text[after:]
@@ -84,7 +89,10 @@ def _compose(text: str) -> yaml.Node | None:
 def _places(node: yaml.Node | None) -> dict[str, _Place]:
     if not isinstance(node, yaml.MappingNode):
         return {}
-    return {str(key.value): _Place(key.start_mark.index, key.end_mark.index + 1, value) for key, value in node.value}
+    return {
+        str(key.value): _Place(key.start_mark.index, key.end_mark.index + 1, value)
+        for key, value in node.value
+    }
 
 
 def _is_flow(node: yaml.Node) -> bool:

@@ -53,7 +53,9 @@ class Store(Protocol):
     async def write(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
         """Like `write_sync`, without blocking the event loop, for work that waits for nothing but the database."""
 
-    async def write_in_thread(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
+    async def write_in_thread(
+        self, work: Work[P, T], *given: P.args, **named: P.kwargs
+    ) -> T:
         """Like `write`, for work that waits for a disk as well."""
 
     async def read(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
@@ -95,7 +97,8 @@ def open_store(url: str) -> Store:
             return PostgresStore(url)
         case _:
             raise BadConfig(
-                f"no database for {scheme}://", hint="use sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+                f"no database for {scheme}://",
+                hint="use sqlite:///FILE or postgresql://USER@HOST/DATABASE",
             )
 
 

@@ -39,7 +39,9 @@ class PostgresTransaction:
 
     dialect: Literal["sqlite", "postgresql"] = "postgresql"
 
-    def __init__(self, connection: Connection | AsyncConnection, resolve: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, connection: Connection | AsyncConnection, resolve: Callable[[Any], Any]
+    ) -> None:
         self._connection = connection
         self._resolve = resolve
 
@@ -72,7 +74,9 @@ class PostgresBell:
         self._payload = payload
         with _translate_errors():
             self._connection = psycopg.connect(url, autocommit=True)
-            self._connection.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel)))
+            self._connection.execute(
+                psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel))
+            )
 
     def wait(self, seconds: float) -> bool:
         with _translate_errors():
@@ -111,7 +115,9 @@ class PostgresStore:
     async def write(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
         return await finish(self._run(_BEGIN, bind(work, *given, **named)))
 
-    async def write_in_thread(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
+    async def write_in_thread(
+        self, work: Work[P, T], *given: P.args, **named: P.kwargs
+    ) -> T:
         return await asyncio.to_thread(self.write_sync, bind(work, *given, **named))
 
     async def read(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
@@ -119,7 +125,9 @@ class PostgresStore:
 
     async def read_one(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
         async with self._borrow() as connection:
-            return await drive(bind(work, *given, **named), PostgresTransaction(connection, wait_for))
+            return await drive(
+                bind(work, *given, **named), PostgresTransaction(connection, wait_for)
+            )
 
     def bell(self, channel: str, payload: str | None) -> PostgresBell:
         return PostgresBell(self._url, channel, payload)
@@ -173,7 +181,9 @@ class PostgresStore:
         return self._limits[loop]
 
     async def _connect(self) -> AsyncConnection:
-        with suppress(IndexError):  # the list is empty; another thread's loop may take from it too
+        with suppress(
+            IndexError
+        ):  # the list is empty; another thread's loop may take from it too
             while _is_ended(connection := self._idle.pop()):
                 connection.pgconn.finish()
             return connection
@@ -215,7 +225,9 @@ def _demand_utf8(encoding: str | None) -> None:
 def _with_timeout(url: str) -> str:
     """The URL with a limit of the time to connect, unless it names one."""
     given = psycopg.conninfo.conninfo_to_dict(url)
-    return psycopg.conninfo.make_conninfo(url, connect_timeout=given.get("connect_timeout", WAIT_SECONDS))
+    return psycopg.conninfo.make_conninfo(
+        url, connect_timeout=given.get("connect_timeout", WAIT_SECONDS)
+    )
 
 
 def _check(connection: Connection) -> None:

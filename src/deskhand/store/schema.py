@@ -16,7 +16,11 @@ from pathlib import Path
 from deskhand.errors import BadConfig
 from deskhand.store import Transaction
 
-_STEPS = sorted(path for path in Path(__file__).with_name("migrations").glob("[0-9]*.*") if path.is_file())
+_STEPS = sorted(
+    path
+    for path in Path(__file__).with_name("migrations").glob("[0-9]*.*")
+    if path.is_file()
+)
 HEAD = _STEPS[-1].name[:4]
 """The newest revision."""
 

@@ -64,7 +64,10 @@ class SqliteStore:
             writing = connect(file)
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._writer = threading.Thread(
-            target=self._write_until_closed, args=[writing], name="store-writer", daemon=True
+            target=self._write_until_closed,
+            args=[writing],
+            name="store-writer",
+            daemon=True,
         )
         self._writer.start()
         self._local = threading.local()
@@ -80,11 +83,15 @@ class SqliteStore:
 
     async def read(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
         reading = bind(work, *given, **named)
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, reading)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._readers, self._read, reading
+        )
 
     async def read_one(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
         reading = bind(work, *given, **named)
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read_one, reading)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._readers, self._read_one, reading
+        )
 
     def bell(self, channel: str, payload: str | None) -> FolderBell:
         del channel, payload  # the file does not say what was written to it
@@ -162,12 +169,17 @@ def revision(file: str) -> str | None:
     """The revision of a file's schema; where there is no file, none is made."""
     if not Path(file).exists():
         return None
-    with _translate_errors(file), closing(sqlite3.connect(file, timeout=BUSY_SECONDS)) as connection:
+    with (
+        _translate_errors(file),
+        closing(sqlite3.connect(file, timeout=BUSY_SECONDS)) as connection,
+    ):
         return schema.current(SqliteTransaction(connection))
 
 
 def connect(file: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA fullfsync=ON")  # macOS alone has it
@@ -238,7 +250,10 @@ def _translate_errors(file: str) -> Iterator[None]:
         yield
     except sqlite3.DatabaseError as error:
         # What else is of this kind would be a mistake in our SQL.
-        if not isinstance(error, sqlite3.OperationalError) and type(error) is not sqlite3.DatabaseError:
+        if (
+            not isinstance(error, sqlite3.OperationalError)
+            and type(error) is not sqlite3.DatabaseError
+        ):
             raise
         raise _translated(error, file) from error
 
@@ -248,8 +263,15 @@ def _translated(error: sqlite3.DatabaseError, file: str) -> Unavailable:
         case "SQLITE_BUSY" as name:
             says = f"the desk's database is held by {find_holder(f'{file}-shm', 'POSIX', _WRITING)}"
             return Unavailable(says, hint="let that process go on, or end it", reason=name)
-        case "SQLITE_NOTADB" | "SQLITE_CORRUPT" | "SQLITE_CORRUPT_INDEX" | "SQLITE_CORRUPT_VTAB" as name:
-            hint = "`deskhand doctor` says more; `deskhand restore FILE` brings a backup back"
+        case (
+            "SQLITE_NOTADB"
+            | "SQLITE_CORRUPT"
+            | "SQLITE_CORRUPT_INDEX"
+            | "SQLITE_CORRUPT_VTAB" as name
+        ):
+            hint = (
+                "`deskhand doctor` says more; `deskhand restore FILE` brings a backup back"
+            )
             return Unavailable("the desk's database is damaged", hint=hint, reason=name)
         case name:
             hint = "is the disk full, or the file held by another program? `deskhand doctor` says more"

@@ -9,7 +9,9 @@ from deskhand.tasks.models import Task
 GROUPS = ("Overdue", "Today", "This week", "Later", "Done")
 
 
-def group_tasks(tasks: Iterable[Task], now: datetime, zone: str) -> Iterator[tuple[str, list[Task]]]:
+def group_tasks(
+    tasks: Iterable[Task], now: datetime, zone: str
+) -> Iterator[tuple[str, list[Task]]]:
     """Each group that has tasks, with its tasks in their order."""
     found: dict[str, list[Task]] = {name: [] for name in GROUPS}
     for task in tasks:

@@ -28,7 +28,14 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deskhand import __version__, audit, tokens
-from deskhand.errors import AuthRequired, DeskError, InvalidInput, OutOfScope, Unavailable, printable
+from deskhand.errors import (
+    AuthRequired,
+    DeskError,
+    InvalidInput,
+    OutOfScope,
+    Unavailable,
+    printable,
+)
 from deskhand.store import Store, Transaction
 from deskhand.tasks import calendars, due, models, openapi, problems, recording, rows, vtodo
 from deskhand.tasks.models import LARGEST_ID, NewTask, TaskChanges, TaskFilter
@@ -40,8 +47,13 @@ KEY_LIFE = timedelta(hours=24)
 PURGE_EVERY = 1000
 """After this many creates with a key the old keys are deleted."""
 Id = Annotated[int, Path(ge=1, le=LARGEST_ID)]
-IfMatch = Annotated[str | None, Header(min_length=1, max_length=1000, description='the ETag you saw, or "*"')]
-IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=255, pattern=r"^[!-~]+$")]
+IfMatch = Annotated[
+    str | None,
+    Header(min_length=1, max_length=1000, description='the ETag you saw, or "*"'),
+]
+IdempotencyKey = Annotated[
+    str | None, Header(min_length=1, max_length=255, pattern=r"^[!-~]+$")
+]
 Asked = TypeVar("Asked", NewTask, TaskChanges)
 T = TypeVar("T")
 
@@ -65,7 +77,11 @@ class _TasksApi(FastAPI):
 
 
 def tasks_api(
-    store: Store, service_token: str, now: Callable[[], datetime], zone: str, user: str | None = None
+    store: Store,
+    service_token: str,
+    now: Callable[[], datetime],
+    zone: str,
+    user: str | None = None,
 ) -> FastAPI:
     """The backend as an ASGI application; a token that names no user stands for `user`."""
     backend = _Backend(store, service_token, now, ZoneInfo(zone), user)
@@ -96,7 +112,10 @@ def tasks_api(
             openapi_extra=openapi.EXTRA.get((method, path)),
             route_class_override=identified,
         )
-    health: dict[int | str, dict[str, Any]] = {200: {"description": "it answers"}, 503: openapi.PROBLEM}
+    health: dict[int | str, dict[str, Any]] = {
+        200: {"description": "it answers"},
+        503: openapi.PROBLEM,
+    }
     app.add_api_route(
         "/health",
         backend.health,
@@ -120,9 +139,14 @@ def _add_closed_routes(app: FastAPI, backend: "_Backend") -> None:
         return _json(said)
 
     admitted = _identifying_route(backend.admit)
-    closed: dict[str, Callable[..., Any]] = {"/metrics": backend.metrics, "/openapi.json": document}
+    closed: dict[str, Callable[..., Any]] = {
+        "/metrics": backend.metrics,
+        "/openapi.json": document,
+    }
     for path, handler in closed.items():
-        app.router.add_api_route(path, handler, include_in_schema=False, route_class_override=admitted)
+        app.router.add_api_route(
+            path, handler, include_in_schema=False, route_class_override=admitted
+        )
 
 
 class _Route(NamedTuple):
@@ -139,7 +163,12 @@ class _Backend:
     """The handlers and what they share."""
 
     def __init__(
-        self, store: Store, service_token: str, now: Callable[[], datetime], zone: ZoneInfo, user: str | None
+        self,
+        store: Store,
+        service_token: str,
+        now: Callable[[], datetime],
+        zone: ZoneInfo,
+        user: str | None,
     ) -> None:
         self.counts: Counter[tuple[str, str, int]] = Counter()
         self.seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
@@ -150,7 +179,9 @@ class _Backend:
         self._user = user
         self._keyed = count()
         self._actions = {
-            (each.method, each.path.replace(":digits", "")): each.name for each in self.routes() if each.method != "GET"
+            (each.method, each.path.replace(":digits", "")): each.name
+            for each in self.routes()
+            if each.method != "GET"
         }
 
     def routes(self) -> list[_Route]:
@@ -158,16 +189,31 @@ class _Backend:
         return [
             _Route("POST", "/tasks", self.create, 201, models.Task, "create_task"),
             _Route("GET", "/tasks", self.page, 200, models.TaskPage, "list_tasks"),
-            _Route("POST", "/tasks/bulk-delete", self.bulk_delete, 200, models.Deleted, "delete_tasks"),
-            _Route("POST", "/tasks/bulk", self.bulk, 200, models.BulkResults, "change_tasks"),
-            _Route("POST", "/tasks/undo", self.undo, 200, models.Undone, "undo_task_change"),
+            _Route(
+                "POST",
+                "/tasks/bulk-delete",
+                self.bulk_delete,
+                200,
+                models.Deleted,
+                "delete_tasks",
+            ),
+            _Route(
+                "POST", "/tasks/bulk", self.bulk, 200, models.BulkResults, "change_tasks"
+            ),
+            _Route(
+                "POST", "/tasks/undo", self.undo, 200, models.Undone, "undo_task_change"
+            ),
             _Route("GET", "/tasks/export", self.export, 200, None, "export_tasks"),
-            _Route("POST", "/tasks/import", self.take, 200, models.Imported, "import_tasks"),
+            _Route(
+                "POST", "/tasks/import", self.take, 200, models.Imported, "import_tasks"
+            ),
             _Route("GET", one, self.get, 200, models.Task, "get_task"),
             _Route("PUT", one, self.update, 200, models.Task, "update_task"),
             _Route("PATCH", one, self.complete, 200, models.Task, "mark_task_completed"),
             _Route("DELETE", one, self.delete, 204, None, "delete_task"),
-            _Route("POST", f"{one}/restore", self.restore, 200, models.Task, "restore_task"),
+            _Route(
+                "POST", f"{one}/restore", self.restore, 200, models.Task, "restore_task"
+            ),
         ]
 
     # Who asks.
@@ -182,7 +228,9 @@ class _Backend:
             if not users:
                 found = await self._find(token, request)
                 user = found and (found.user_id or self._user)
-            elif secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self._service_token):
+            elif secrets.compare_digest(
+                token.encode("utf-8", "surrogateescape"), self._service_token
+            ):
                 named = tokens.user_in_header(users[0])
                 user = named if len(users) == 1 and tokens.is_user_id(named) else None
                 if (door := request.headers.get(recording.ACTOR)) in recording.DOORS:
@@ -199,7 +247,9 @@ class _Backend:
         request.state.actor = "tasks_api"
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            if secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self._service_token):
+            if secrets.compare_digest(
+                token.encode("utf-8", "surrogateescape"), self._service_token
+            ):
                 return
             if await self._find(token, request) is not None:
                 return
@@ -219,13 +269,19 @@ class _Backend:
 
     # Handlers.
 
-    async def create(self, request: Request, new: NewTask, idempotency_key: IdempotencyKey = None) -> Response:
+    async def create(
+        self, request: Request, new: NewTask, idempotency_key: IdempotencyKey = None
+    ) -> Response:
         now = self._now()
         key = None
         if idempotency_key is not None:
-            key = rows.Key(idempotency_key, sha256(new.model_dump_json().encode()).hexdigest())
+            key = rows.Key(
+                idempotency_key, sha256(new.model_dump_json().encode()).hexdigest()
+            )
             if next(self._keyed) % PURGE_EVERY == 0:
-                await self._store.write(partial(rows.forget_keys, before=due.utc_text(now - KEY_LIFE)))
+                await self._store.write(
+                    partial(rows.forget_keys, before=due.utc_text(now - KEY_LIFE))
+                )
         wanted = self._resolve_due(new, now)
 
         def work(tx: Transaction) -> rows.WireTask:
@@ -238,7 +294,9 @@ class _Backend:
         task = await self._store.write(work)
         request.state.recorded = True
         answer = _task(task, 201)
-        answer.headers["location"] = f"{request.scope.get('root_path', '')}/tasks/{task['id']}"
+        answer.headers["location"] = (
+            f"{request.scope.get('root_path', '')}/tasks/{task['id']}"
+        )
         return answer
 
     async def page(self, request: Request) -> Response:
@@ -249,10 +307,14 @@ class _Backend:
         work = partial(rows.get, user=request.state.user, task_id=task_id)
         return _task(await self._store.read_one(work))
 
-    async def update(self, request: Request, task_id: Id, changes: TaskChanges, if_match: IfMatch = None) -> Response:
+    async def update(
+        self, request: Request, task_id: Id, changes: TaskChanges, if_match: IfMatch = None
+    ) -> Response:
         given = changes.model_fields_set
         if not given:
-            raise InvalidInput("nothing was given to change", hint="send at least one field")
+            raise InvalidInput(
+                "nothing was given to change", hint="send at least one field"
+            )
         said: dict[str, Any] = {"fields": sorted(given)}
         if "title" in given:
             said["subject"] = changes.title
@@ -261,18 +323,38 @@ class _Backend:
         return _task(await self._do(request, work, f"task {task_id}", **said))
 
     async def complete(
-        self, request: Request, task_id: Id, change: models.Completion, if_match: IfMatch = None
+        self,
+        request: Request,
+        task_id: Id,
+        change: models.Completion,
+        if_match: IfMatch = None,
     ) -> Response:
-        work = partial(rows.complete, task_id=task_id, completed=change.completed, if_match=if_match, zone=self._zone)
+        work = partial(
+            rows.complete,
+            task_id=task_id,
+            completed=change.completed,
+            if_match=if_match,
+            zone=self._zone,
+        )
         action = "mark_task_completed" if change.completed else "reopen_task"
         return _task(await self._do(request, work, f"task {task_id}", action=action))
 
-    async def delete(self, request: Request, task_id: Id, if_match: IfMatch = None) -> Response:
-        await self._do(request, partial(rows.delete, task_id=task_id, if_match=if_match), f"task {task_id}")
+    async def delete(
+        self, request: Request, task_id: Id, if_match: IfMatch = None
+    ) -> Response:
+        await self._do(
+            request,
+            partial(rows.delete, task_id=task_id, if_match=if_match),
+            f"task {task_id}",
+        )
         return Response(status_code=204)
 
     async def restore(self, request: Request, task_id: Id) -> Response:
-        return _task(await self._do(request, partial(rows.restore, task_id=task_id), f"task {task_id}"))
+        return _task(
+            await self._do(
+                request, partial(rows.restore, task_id=task_id), f"task {task_id}"
+            )
+        )
 
     async def bulk_delete(self, request: Request, which: models.TaskIds) -> Response:
         done = await self._bulk(request, "delete", which.task_ids)
@@ -282,12 +364,19 @@ class _Backend:
 
     async def bulk(self, request: Request, asked: models.Bulk) -> Response:
         done = await self._bulk(request, asked.action, asked.task_ids)
-        results = [{"task_id": key, "result": "done" if here else "not_found"} for key, here in done.items()]
+        results = [
+            {"task_id": key, "result": "done" if here else "not_found"}
+            for key, here in done.items()
+        ]
         return _json({"results": results})
 
-    async def _bulk(self, request: Request, action: str, task_ids: list[int]) -> dict[int, bool]:
+    async def _bulk(
+        self, request: Request, action: str, task_ids: list[int]
+    ) -> dict[int, bool]:
         work = partial(rows.bulk, action=action, task_ids=task_ids, zone=self._zone)
-        return await self._do(request, work, "tasks", action=f"{action}_tasks", task_ids=task_ids)
+        return await self._do(
+            request, work, "tasks", action=f"{action}_tasks", task_ids=task_ids
+        )
 
     async def undo(self, request: Request) -> Response:
         return _json(await self._do(request, rows.undo, "tasks"))
@@ -304,7 +393,12 @@ class _Backend:
         done = await self._do(request, work, "tasks", in_file=len(file.todos))
         there = len(file.todos) - done.imported
         told = sorted([*file.problems, *done.problems], key=attrgetter("line"))
-        answer = models.Imported(imported=done.imported, already_there=there, left_out=file.left_out, problems=told)
+        answer = models.Imported(
+            imported=done.imported,
+            already_there=there,
+            left_out=file.left_out,
+            problems=told,
+        )
         return _json(answer)
 
     async def health(self) -> Response:
@@ -327,12 +421,20 @@ class _Backend:
     def _resolve_due(self, asked: Asked, now: datetime) -> Asked:
         if not isinstance(asked.due_date, str):
             return asked
-        return asked.model_copy(update={"due_date": due.resolve(asked.due_date, now, self._zone)})
+        return asked.model_copy(
+            update={"due_date": due.resolve(asked.due_date, now, self._zone)}
+        )
 
     # The record.
 
     async def _do(
-        self, request: Request, work: Callable[..., T], target: str, *, action: str | None = None, **parameters: Any
+        self,
+        request: Request,
+        work: Callable[..., T],
+        target: str,
+        *,
+        action: str | None = None,
+        **parameters: Any,
     ) -> T:
         """Let the user's change happen now, together with its entry in the record."""
         now = due.utc_text(self._now())
@@ -357,13 +459,20 @@ class _Backend:
         **parameters: Any,
     ) -> None:
         """Of a task's text only the title goes there, under the record's own rule for subjects."""
-        named = {"user_id": getattr(request.state, "user", None), "client": getattr(request.state, "client", None)}
+        named = {
+            "user_id": getattr(request.state, "user", None),
+            "client": getattr(request.state, "client", None),
+        }
         entry = audit.Entry.of(
             self._now(),
             request.state.actor,
             action or self._action(request) or "read_tasks",
             target,
-            parameters={key: printable(value) for key, value in (named | parameters).items() if value is not None},
+            parameters={
+                key: printable(value)
+                for key, value in (named | parameters).items()
+                if value is not None
+            },
             error=error,
             milliseconds=round((perf_counter() - request.state.started) * 1000),
         )
@@ -374,7 +483,9 @@ class _Backend:
         action = self._action(request)
         error = getattr(request.state, "error", None) or Unavailable("the call failed")
         is_users = hasattr(request.state, "user") and action
-        if getattr(request.state, "recorded", False) or not (is_users or isinstance(error, OutOfScope)):
+        if getattr(request.state, "recorded", False) or not (
+            is_users or isinstance(error, OutOfScope)
+        ):
             return
         task_id = request.path_params.get("task_id")
         target = f"task {printable(task_id, 20)}" if task_id else "tasks"
@@ -382,14 +493,20 @@ class _Backend:
             # A database that is gone takes no entry either: asking it again would only keep the caller waiting.
             if isinstance(error, Unavailable):
                 raise error
-            await self._store.write(partial(self._record, request=request, target=target, error=error))
+            await self._store.write(
+                partial(self._record, request=request, target=target, error=error)
+            )
         except DeskError as failure:
-            log.critical("not_on_record", extra={"action": action, "failure": failure.message})
+            log.critical(
+                "not_on_record", extra={"action": action, "failure": failure.message}
+            )
         else:
             request.state.recorded = True
 
     def _action(self, request: Request) -> str | None:
-        return self._actions.get((request.method, getattr(request.scope.get("route"), "path_format", "")))
+        return self._actions.get(
+            (request.method, getattr(request.scope.get("route"), "path_format", ""))
+        )
 
 
 class _Seam:
@@ -417,7 +534,10 @@ class _Seam:
                 said = [recording.KEYED]
                 if getattr(request.state, "recorded", False):
                     said.append(recording.RECORDED)
-                message["headers"] = [*message["headers"], *((name.lower().encode(), b"1") for name in said)]
+                message["headers"] = [
+                    *message["headers"],
+                    *((name.lower().encode(), b"1") for name in said),
+                ]
             await send(message)
 
         try:
@@ -465,7 +585,9 @@ async def _read_body(request: Request, most: int) -> bytes:
     async for chunk in request.stream():
         body += chunk
         if len(body) > most:
-            raise InvalidInput(f"the file is larger than {most:,} bytes", hint="import it in parts")
+            raise InvalidInput(
+                f"the file is larger than {most:,} bytes", hint="import it in parts"
+            )
     return bytes(body)
 
 
@@ -473,7 +595,9 @@ def _answer_one(tx: Transaction) -> object:
     return tx.one("SELECT 1")
 
 
-def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def _json(
+    content: Any, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
     return Response(to_json(content), status, headers, media_type="application/json")
 
 

@@ -73,7 +73,11 @@ def read_zones(components: Iterable[Component]) -> dict[str, CalendarZone]:
         if each.kind != "VTIMEZONE":
             continue
         try:
-            observances = [_observance(part) for part in each.parts if part.kind in ("STANDARD", "DAYLIGHT")]
+            observances = [
+                _observance(part)
+                for part in each.parts
+                if part.kind in ("STANDARD", "DAYLIGHT")
+            ]
         except (ValueError, OverflowError):
             continue
         if observances:
@@ -83,7 +87,12 @@ def read_zones(components: Iterable[Component]) -> dict[str, CalendarZone]:
 
 def _observance(part: Component) -> Observance:
     rule = part.value("RRULE")
-    dates = [date for line in part.lines if line.name == "RDATE" for date in line.value.split(",")]
+    dates = [
+        date
+        for line in part.lines
+        if line.name == "RDATE"
+        for date in line.value.split(",")
+    ]
     return Observance(
         offset=_offset(part.value("TZOFFSETTO")),
         before=_offset(part.value("TZOFFSETFROM")),
@@ -115,7 +124,9 @@ def known_zone(name: str) -> ZoneInfo | None:
 
 def write_zone(zone: ZoneInfo, first: datetime) -> list[str]:
     """The lines that tell a calendar about the zone, from the year before this moment on."""
-    at = first.astimezone(UTC).replace(month=1, day=1, hour=0, minute=0, second=0, microsecond=0)
+    at = first.astimezone(UTC).replace(
+        month=1, day=1, hour=0, minute=0, second=0, microsecond=0
+    )
     end = at + timedelta(days=366 * YEARS)
     at -= timedelta(366)
     lines = ["BEGIN:VTIMEZONE", f"TZID:{zone.key}", *_observance_lines(zone, at, at)]

@@ -16,9 +16,14 @@ from deskhand.tasks.vtodo import Todo
 def read_all(tx: Transaction, user: str) -> list[tuple[str, Row]]:
     """All of the user's tasks as the database has them, each under the UID by which the world knows it."""
     origin = _origin(tx)
-    given: dict[int, str] = dict(tx.all("SELECT task_id, uid FROM task_uid WHERE user_id = ?", user))
+    given: dict[int, str] = dict(
+        tx.all("SELECT task_id, uid FROM task_uid WHERE user_id = ?", user)
+    )
     found = rows.read_all(tx, user)
-    return [(given.get(columns[0]) or f"task-{columns[0]}@{origin}", columns) for columns in found]
+    return [
+        (given.get(columns[0]) or f"task-{columns[0]}@{origin}", columns)
+        for columns in found
+    ]
 
 
 def write_calendar(found: Iterable[tuple[str, Row]], zone: ZoneInfo) -> str:
@@ -32,7 +37,9 @@ class ImportCount(NamedTuple):
     problems: list[ImportProblem]
 
 
-def import_todos(tx: Transaction, user: str, todos: Sequence[Todo], now: str) -> ImportCount:
+def import_todos(
+    tx: Transaction, user: str, todos: Sequence[Todo], now: str
+) -> ImportCount:
     """Make the tasks that are not here, bring back the deleted ones as the file has them; how many these were.
 
     What is here under the same UID stays as it is. A task whose parent is not to be had stands alone.
@@ -56,15 +63,26 @@ def import_todos(tx: Transaction, user: str, todos: Sequence[Todo], now: str) ->
         )
         if (todo.parent is not None and parent_id is None) or not _fits(tx, row):
             why = "the task that it is a part of is not in the file and cannot be found here: it stands alone now"
-            told.append(ImportProblem(line=todo.parent_line, title=todo.new.title, message=why, imported=True))
+            told.append(
+                ImportProblem(
+                    line=todo.parent_line, title=todo.new.title, message=why, imported=True
+                )
+            )
             row = row._replace(parent_id=None)
         row = rows.check(tx, row)
         if before is not None:
             rows.save(tx, before, row, now)
         else:
-            made = rows.insert(tx, row._replace(created_at=min(todo.created or now, now)), now)
+            made = rows.insert(
+                tx, row._replace(created_at=min(todo.created or now, now)), now
+            )
             ids[todo.uid] = made.id
-            tx.execute("UPDATE task_uid SET task_id = ? WHERE user_id = ? AND uid = ?", made.id, user, todo.uid)
+            tx.execute(
+                "UPDATE task_uid SET task_id = ? WHERE user_id = ? AND uid = ?",
+                made.id,
+                user,
+                todo.uid,
+            )
         imported += 1
     return ImportCount(imported, told)
 
@@ -73,7 +91,9 @@ def _is_part(todo: Todo) -> bool:
     return todo.parent is not None
 
 
-def _claim_all(tx: Transaction, user: str, todos: Iterable[Todo]) -> dict[str, TaskRow | None]:
+def _claim_all(
+    tx: Transaction, user: str, todos: Iterable[Todo]
+) -> dict[str, TaskRow | None]:
     """The task of each UID; None for one that is now claimed for a new task.
 
     UIDs in one order for everybody: of two imports of one file the second waits, and finds what the first one made.
@@ -84,14 +104,23 @@ def _claim_all(tx: Transaction, user: str, todos: Iterable[Todo]) -> dict[str, T
     outside = {todo.parent for todo in todos if todo.parent is not None} - ids.keys()
     held = [*ids.values(), *(_find_id(tx, user, uid, own) for uid in outside)]
     rows.lock_in_order(tx, user, [task_id for task_id in held if task_id is not None])
-    return {uid: None if task_id is None else rows.lock_any(tx, user, task_id) for uid, task_id in ids.items()}
+    return {
+        uid: None if task_id is None else rows.lock_any(tx, user, task_id)
+        for uid, task_id in ids.items()
+    }
 
 
 def _claim(tx: Transaction, user: str, uid: str, own: re.Pattern[str]) -> int | None:
     ours = own.fullmatch(uid)
-    if ours and tx.one("SELECT 1 FROM task WHERE id = ? AND user_id = ?", int(ours[1]), user):
+    if ours and tx.one(
+        "SELECT 1 FROM task WHERE id = ? AND user_id = ?", int(ours[1]), user
+    ):
         return int(ours[1])
-    if tx.execute("INSERT INTO task_uid (user_id, uid) VALUES (?, ?) ON CONFLICT DO NOTHING", user, uid):
+    if tx.execute(
+        "INSERT INTO task_uid (user_id, uid) VALUES (?, ?) ON CONFLICT DO NOTHING",
+        user,
+        uid,
+    ):
         return None
     return _find_id(tx, user, uid, own)
 

@@ -36,7 +36,9 @@ log = logging.getLogger("deskhand.tasks.client")
 
 AGAIN = frozenset({502, 503, 504})
 _LOOK = "List the tasks to see what came of it before you try again"
-_CHECK = "Check that the tasks backend runs and that FASTAPI_BASE_URL is right, then try again"
+_CHECK = (
+    "Check that the tasks backend runs and that FASTAPI_BASE_URL is right, then try again"
+)
 
 
 class TasksClient:
@@ -102,13 +104,19 @@ class TasksClient:
         if isinstance(body, bytes):
             headers["Content-Type"] = "text/calendar"
             sent = {"content": body}
-        encoded = httpx2.Headers(headers, encoding="utf-8")  # a user's name may have any letters
-        request = self._http.build_request(method, path, params=query, headers=encoded, timeout=None, **sent)
+        encoded = httpx2.Headers(
+            headers, encoding="utf-8"
+        )  # a user's name may have any letters
+        request = self._http.build_request(
+            method, path, params=query, headers=encoded, timeout=None, **sent
+        )
         who = {"user_id": user, "session_id": session}
         for attempt in range(self._retries):
             try:
                 answer = await self._attempt(request, who)
-                if answer.status_code not in AGAIN or not await self._may_repeat(request, who):
+                if answer.status_code not in AGAIN or not await self._may_repeat(
+                    request, who
+                ):
                     return answer
             except Unavailable:
                 if not await self._may_repeat(request, who):
@@ -119,17 +127,23 @@ class TasksClient:
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def _may_repeat(self, request: httpx2.Request, who: Mapping[str, str | None]) -> bool:
+    async def _may_repeat(
+        self, request: httpx2.Request, who: Mapping[str, str | None]
+    ) -> bool:
         if request.method == "GET" or "idempotency-key" not in request.headers:
             return request.method == "GET"
         if not self._is_keyed:
             named = {"X-Request-ID": request.headers["x-request-id"]}
-            question = self._http.build_request("GET", "/health", headers=named, timeout=None)
+            question = self._http.build_request(
+                "GET", "/health", headers=named, timeout=None
+            )
             with suppress(Unavailable):
                 await self._attempt(question, who)
         return self._is_keyed
 
-    async def _attempt(self, request: httpx2.Request, who: Mapping[str, str | None]) -> httpx2.Response:
+    async def _attempt(
+        self, request: httpx2.Request, who: Mapping[str, str | None]
+    ) -> httpx2.Response:
         started = perf_counter()
         status: int | None = None
         problem: str | None = None
@@ -149,7 +163,9 @@ class TasksClient:
             ) from error
         except httpx2.ConnectError as error:
             problem = type(error).__name__
-            raise Unavailable("Unable to connect to backend service", hint=_CHECK, reason=problem) from error
+            raise Unavailable(
+                "Unable to connect to backend service", hint=_CHECK, reason=problem
+            ) from error
         except httpx2.TransportError as error:
             problem = type(error).__name__
             doubt = _doubt(request)
@@ -208,11 +224,15 @@ def content_of(answer: httpx2.Response) -> Any:
 def _refusal(answer: httpx2.Response) -> DeskError:  # noqa: PLR0911 - one case for each line of the contract's table
     said = _problem_of(answer)
     detail = said.get("detail")
-    message = printable(detail, 500) if isinstance(detail, str) else f"HTTP {answer.status_code}"
+    message = (
+        printable(detail, 500) if isinstance(detail, str) else f"HTTP {answer.status_code}"
+    )
     match answer.status_code:
         case 401:
             return AuthRequired(
-                f"Service authentication failed: {message}", hint="Check SERVICE_AUTH_TOKEN on both sides", status=401
+                f"Service authentication failed: {message}",
+                hint="Check SERVICE_AUTH_TOKEN on both sides",
+                status=401,
             )
         case 403:
             return Denied(
@@ -222,7 +242,8 @@ def _refusal(answer: httpx2.Response) -> DeskError:  # noqa: PLR0911 - one case 
             )
         case 404:
             return NotFound(
-                f"Requested resource not found: {message}", hint="Use list_tasks to see the tasks there are"
+                f"Requested resource not found: {message}",
+                hint="Use list_tasks to see the tasks there are",
             )
         case 412:
             return Changed(message, hint="Read the task again, then decide")
@@ -240,7 +261,9 @@ def _backend_failure(answer: httpx2.Response, message: str) -> BackendFailed:
     doubt = "" if recording.KEYED in answer.headers else _doubt(answer.request)
     return BackendFailed(
         f"Backend service error: {message} (HTTP {answer.status_code}){doubt}",
-        hint=_LOOK if doubt else "Try again in a moment; if it stays, look into the backend's log",
+        hint=_LOOK
+        if doubt
+        else "Try again in a moment; if it stays, look into the backend's log",
         status=answer.status_code,
         reference=printable(reference) if reference else None,
     )
@@ -259,12 +282,21 @@ def _fields(said: dict[str, Any]) -> list[FieldProblem]:
     match said:
         case {"errors": [*found]}:
             return [
-                FieldProblem(item["field"], item["message"], item.get("received_value"), item.get("suggestion"))
+                FieldProblem(
+                    item["field"],
+                    item["message"],
+                    item.get("received_value"),
+                    item.get("suggestion"),
+                )
                 for item in found
                 if isinstance(item, dict) and {"field", "message"} <= item.keys()
             ]
         case {"detail": [*found]}:
-            told = [item for item in found if isinstance(item, dict) and {"loc", "msg"} <= item.keys()]
+            told = [
+                item
+                for item in found
+                if isinstance(item, dict) and {"loc", "msg"} <= item.keys()
+            ]
             return problems({"input": None, "type": "", **item} for item in told)
         case _:
             return []

@@ -58,14 +58,18 @@ _DAY = rf"today|tomorrow|eom|\+[0-9]{{1,3}}[dw]|{DAY_NAMES}"
 WORDS = rf"^(?:(?:{_DAY})(?: {_CLOCK})?|{_CLOCK})$"
 """What a schema can say of it in one pattern; the other words are taken too."""
 
-_ISO = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d([.,]\d+)?)?([Zz]|[+-]\d\d:?\d\d)", re.ASCII)
+_ISO = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d([.,]\d+)?)?([Zz]|[+-]\d\d:?\d\d)", re.ASCII
+)
 _FIGURES = re.compile(r"\s*\d{4}-")
 _TIME_FIRST = re.compile(rf"(?:(?:at|by) )?({_TIME})(?:,? (?:on )?(.+))?", re.ASCII)
 _DAY_FIRST = re.compile(rf"(?:(?:on|by) )?(.+?)(?:,? (?:at )?({_TIME}))?", re.ASCII)
 _PUT_OFF = re.compile(r"([0-9]{1,4})([mhdw])", re.ASCII)
 _SPAN = re.compile(r"[0-9]{1,4}[mhdw]\Z|\+|in ", re.ASCII)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_FROM_NOW = re.compile(r"\+([0-9]{1,3})(h)|in ([0-9]{1,3}|an?) (hour|minute|min)s?", re.ASCII)
+_FROM_NOW = re.compile(
+    r"\+([0-9]{1,3})(h)|in ([0-9]{1,3}|an?) (hour|minute|min)s?", re.ASCII
+)
 
 
 def utc_text(moment: datetime) -> str:
@@ -76,11 +80,17 @@ def utc_text(moment: datetime) -> str:
 def parse_instant(text: Any) -> str:
     """An ISO 8601 date and time with its offset, as UTC."""
     try:
-        moment = datetime.fromisoformat(text.upper().replace(",", ".")) if isinstance(text, str) else None
+        moment = (
+            datetime.fromisoformat(text.upper().replace(",", "."))
+            if isinstance(text, str)
+            else None
+        )
     except ValueError:
         moment = None
     if moment is not None and moment.tzinfo is None:
-        raise PydanticCustomError("datetime_offset", "The time has no offset, so nobody knows when it is")
+        raise PydanticCustomError(
+            "datetime_offset", "The time has no offset, so nobody knows when it is"
+        )
     # fromisoformat also takes weeks and ordinal days, which nobody means.
     if moment is None or not _ISO.fullmatch(text):
         raise PydanticCustomError("datetime", "Invalid datetime format")
@@ -133,7 +143,10 @@ def resolve(text: str, now: datetime, zone: ZoneInfo) -> str:
             return utc_text(_next_time(_time(clock or ""), here))
         return utc_text(_at(_find_day(day, here.date()), clock, zone))
     except (ValueError, OverflowError) as error:
-        raise InvalidInput(f'Couldn\'t read the due date "{printable(text)}": {error}', hint=f"Try: {KNOWN}") from None
+        raise InvalidInput(
+            f'Couldn\'t read the due date "{printable(text)}": {error}',
+            hint=f"Try: {KNOWN}",
+        ) from None
 
 
 def read(text: str, now: datetime, zone: ZoneInfo) -> str:
@@ -143,7 +156,9 @@ def read(text: str, now: datetime, zone: ZoneInfo) -> str:
     try:
         return parse_instant(text)
     except PydanticCustomError:
-        raise InvalidInput(f'Couldn\'t read the due date "{printable(text[:80])}"', hint=f"Try: {KNOWN}") from None
+        raise InvalidInput(
+            f'Couldn\'t read the due date "{printable(text[:80])}"', hint=f"Try: {KNOWN}"
+        ) from None
 
 
 def read_later(text: str, now: datetime, zone: str, field: str = "until") -> datetime:
@@ -163,8 +178,15 @@ def read_later(text: str, now: datetime, zone: str, field: str = "until") -> dat
             given = given.replace(tzinfo=here)
         return given.astimezone(UTC)
     except (ValueError, OverflowError):
-        problem = FieldProblem(field, "is no time", text[:60], "write 30m, 2h, 3d, fri 14:00 or 2026-12-24T09:00")
-        raise InvalidInput("that is no time to put it off until", fields=[problem]) from None
+        problem = FieldProblem(
+            field,
+            "is no time",
+            text[:60],
+            "write 30m, 2h, 3d, fri 14:00 or 2026-12-24T09:00",
+        )
+        raise InvalidInput(
+            "that is no time to put it off until", fields=[problem]
+        ) from None
 
 
 def read_wait(text: str, now: datetime, zone: str, field: str) -> datetime | timedelta:
@@ -257,7 +279,9 @@ def _find_day(words: str, today: date) -> date:
 
 
 def month_number(name: str) -> int:
-    return next(place for place, month in enumerate(MONTHS, 1) if month.startswith(name[:3]))
+    return next(
+        place for place, month in enumerate(MONTHS, 1) if month.startswith(name[:3])
+    )
 
 
 def _named(number: str, month: str, year: str | None, today: date) -> date:
@@ -268,8 +292,13 @@ def _next_or_that(day: int, month: int, year: str | None, today: date) -> date:
     if year:
         return _date(int(year), month, day)
     if month <= 12:
-        for year_ahead in range(today.year, today.year + 9):  # a leap day is at most eight years away
-            if day <= monthrange(year_ahead, month)[1] and date(year_ahead, month, day) >= today:
+        for year_ahead in range(
+            today.year, today.year + 9
+        ):  # a leap day is at most eight years away
+            if (
+                day <= monthrange(year_ahead, month)[1]
+                and date(year_ahead, month, day) >= today
+            ):
                 return date(year_ahead, month, day)
     raise ValueError("there is no such day")
 
@@ -329,4 +358,6 @@ def _times(clock: time, here: datetime) -> Iterator[datetime]:
 
 def _is_shown(moment: datetime) -> bool:
     """Whether the clock shows this time: an hour in spring it does not."""
-    return moment.astimezone(UTC).astimezone(moment.tzinfo).replace(fold=0) == moment.replace(fold=0)
+    return moment.astimezone(UTC).astimezone(moment.tzinfo).replace(
+        fold=0
+    ) == moment.replace(fold=0)

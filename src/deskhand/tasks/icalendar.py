@@ -11,7 +11,9 @@ from deskhand.tasks.models import SUGGESTIONS
 _OCTETS = 75
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _NAME = re.compile(r"([A-Za-z0-9-]+)(?=[;:])")
-_PARAMETER = re.compile(r';([A-Za-z0-9-]+)=((?:"[^"]*"|[^";:,]*)(?:,(?:"[^"]*"|[^";:,]*))*)')
+_PARAMETER = re.compile(
+    r';([A-Za-z0-9-]+)=((?:"[^"]*"|[^";:,]*)(?:,(?:"[^"]*"|[^";:,]*))*)'
+)
 
 
 class CalendarLine(NamedTuple):
@@ -43,7 +45,11 @@ def broken(line: int, why: str, field_name: str = "file") -> Unreadable:
     return Unreadable(
         f"line {line}: {why}",
         hint="nothing was imported; correct this line and import the file again",
-        fields=[FieldProblem(field_name, f"line {line}: {why}", suggestion=SUGGESTIONS.get(field_name))],
+        fields=[
+            FieldProblem(
+                field_name, f"line {line}: {why}", suggestion=SUGGESTIONS.get(field_name)
+            )
+        ],
         line=line,
     )
 

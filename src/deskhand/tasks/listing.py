@@ -21,11 +21,15 @@ def page_of(found: list[Any], asked: Mapping[str, Any]) -> dict[str, Any]:
     try:
         wanted = TaskFilter.model_validate(asked)
     except ValidationError as error:
-        raise InvalidInput("Input validation failed", fields=problems(error.errors())) from error
+        raise InvalidInput(
+            "Input validation failed", fields=problems(error.errors())
+        ) from error
     try:
         matching = [each for each in _read(found, wanted.sort) if _matches(each[2], wanted)]
     except ValueError as error:
-        raise BackendFailed("Backend service error: its list holds what is no task") from error
+        raise BackendFailed(
+            "Backend service error: its list holds what is no task"
+        ) from error
     backwards = wanted.sort.startswith("-")
     ordered = sorted(matching, key=_place, reverse=backwards)
     if wanted.cursor is not None:

@@ -88,7 +88,9 @@ Title = Annotated[
     BeforeValidator(_refuse_nul),
 ]
 Description = Annotated[
-    StrictStr, Field(max_length=DESCRIPTION_LENGTH, json_schema_extra=_SPOKEN), BeforeValidator(_refuse_nul)
+    StrictStr,
+    Field(max_length=DESCRIPTION_LENGTH, json_schema_extra=_SPOKEN),
+    BeforeValidator(_refuse_nul),
 ]
 SearchText = Annotated[
     str,
@@ -109,7 +111,10 @@ Due = Annotated[
     Field(
         description="ISO 8601 with an offset, or words: today, friday, +3d, 30 nov, eom, 17:00, friday 17:00",
         json_schema_extra={
-            "anyOf": [{"type": "string", "format": "date-time"}, {"type": "string", "pattern": due.WORDS}]
+            "anyOf": [
+                {"type": "string", "format": "date-time"},
+                {"type": "string", "pattern": due.WORDS},
+            ]
         },
         examples=["2025-12-20T10:00:00Z", "tomorrow 17:00"],
     ),
@@ -125,7 +130,9 @@ RecurrenceRule = Annotated[
 ]
 TaskId = Annotated[int, Field(strict=True, gt=0, le=LARGEST_ID), BeforeValidator(to_int)]
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
-Sort = Literal["created_at", "-created_at", "due_date", "-due_date", "priority", "-priority"]
+Sort = Literal[
+    "created_at", "-created_at", "due_date", "-due_date", "priority", "-priority"
+]
 
 
 class _Asked(BaseModel):
@@ -153,7 +160,9 @@ class Task(TaskResponse):
     labels: list[str] = []
     parent_id: int | None = None
     recurrence: str | None = None
-    next_id: int | None = Field(None, description="the task that followed when this repeated one was completed")
+    next_id: int | None = Field(
+        None, description="the task that followed when this repeated one was completed"
+    )
     version: int = Field(0, description="its ETag; 0 where the backend keeps none")
 
 
@@ -284,19 +293,29 @@ SUGGESTIONS = {
 def problems(errors: Iterable[Any]) -> list[FieldProblem]:
     """What pydantic refused, one line for each field and fault."""
     # A union reports each of its members, and a list each of its items.
-    return list({(found.field, found.message): found for found in map(_problem, errors)}.values())
+    return list(
+        {(found.field, found.message): found for found in map(_problem, errors)}.values()
+    )
 
 
 def _problem(details: Any) -> FieldProblem:
-    places = [part for part in details["loc"] if part not in ("body", "query", "path", "header")]
+    places = [
+        part for part in details["loc"] if part not in ("body", "query", "path", "header")
+    ]
     name = printable(places[0]) if places and isinstance(places[0], str) else "body"
     received = None
     if details["type"] != "missing" and details["input"] is not None:
         received = printable(details["input"])
     match details["type"]:
         case "extra_forbidden":
-            return FieldProblem(name, "There is no such field", received, "Leave this field out")
+            return FieldProblem(
+                name, "There is no such field", received, "Leave this field out"
+            )
         case "missing":
-            return FieldProblem(name, "Field required", None, SUGGESTIONS.get(name, "Provide this field"))
+            return FieldProblem(
+                name, "Field required", None, SUGGESTIONS.get(name, "Provide this field")
+            )
         case _:
-            return FieldProblem(name, details["msg"], received, SUGGESTIONS.get(name, "See the schema"))
+            return FieldProblem(
+                name, details["msg"], received, SUGGESTIONS.get(name, "See the schema")
+            )

@@ -18,7 +18,9 @@ from deskhand.tasks import due, recurrence
 
 RULES = "every day, every 2 weeks, every mon and thu, every weekday, every 15th, every last fri, every 24 dec"
 _HINT = f'Try: {due.KNOWN}; {RULES}. What belongs to the title goes into quotes: "Plan next week"'
-_OTHER_DAY = re.compile(r"next|this|last|coming|every|before|after|until|till|from|since|to|or|and|\W")
+_OTHER_DAY = re.compile(
+    r"next|this|last|coming|every|before|after|until|till|from|since|to|or|and|\W"
+)
 PRIORITIES = ("Low", "Medium", "High", "Urgent")
 _LONGEST_PHRASE = 7
 """Words: `on 30 nov 2026 at 5 pm`."""
@@ -26,7 +28,17 @@ _LONGEST_PHRASE = 7
 _TAG = re.compile(r"(#|@)([^\W\d]\S*)")
 _DAY = due.DAY_NAMES
 _LIST = rf"(?:{_DAY})(?:(?:,| and|, and) (?:{_DAY}))*"
-_PLACES = {"first": 1, "1st": 1, "2nd": 2, "second": 2, "3rd": 3, "third": 3, "4th": 4, "fourth": 4, "last": -1}
+_PLACES = {
+    "first": 1,
+    "1st": 1,
+    "2nd": 2,
+    "second": 2,
+    "3rd": 3,
+    "third": 3,
+    "4th": 4,
+    "fourth": 4,
+    "last": -1,
+}
 _NO_DAY = re.compile(
     rf"(?:.* )?(?:(?:next|this|last|coming) (?:week|month|year|weekend|{_DAY})"
     rf"|(?:today|tomorrow|this|{_DAY}) (?:morning|afternoon|evening|night)"
@@ -49,7 +61,10 @@ class Line:
 
     def body(self) -> dict[str, Any]:
         """What the backend is asked to make."""
-        asked = {name: getattr(self, name) for name in ("due_date", "priority", "project", "recurrence")}
+        asked = {
+            name: getattr(self, name)
+            for name in ("due_date", "priority", "project", "recurrence")
+        }
         given = {name: value for name, value in asked.items() if value is not None}
         return {"title": self.title, "labels": list(self.labels), **given}
 
@@ -75,7 +90,10 @@ def read_line(text: str, now: datetime, zone: ZoneInfo) -> Line:
     _refuse_the_rest(said)
     title = said.quoted or " ".join(said.words)
     if not title:
-        raise InvalidInput("the line has no title", hint='say what to do: "Call the sawmill fri 17:00 #phone"')
+        raise InvalidInput(
+            "the line has no title",
+            hint='say what to do: "Call the sawmill fri 17:00 #phone"',
+        )
     return Line(
         title=title,
         due_date=_resolve(said, now, zone),
@@ -113,12 +131,17 @@ def _read_priority(word: str) -> str:
     for name in PRIORITIES:
         if name.casefold() == word[1:].casefold():
             return name
-    raise InvalidInput(f"{printable(word[:40])} is no priority", hint="there are !low, !medium, !high and !urgent")
+    raise InvalidInput(
+        f"{printable(word[:40])} is no priority",
+        hint="there are !low, !medium, !high and !urgent",
+    )
 
 
 def _once(what: str, before: str | None, found: str) -> str:
     if before is not None:
-        raise InvalidInput(f"the line names two of them: {what} {printable(before)} and {printable(found)}")
+        raise InvalidInput(
+            f"the line names two of them: {what} {printable(before)} and {printable(found)}"
+        )
     return found
 
 
@@ -157,9 +180,14 @@ def _refuse_the_rest(said: _Said) -> None:
     rest = " ".join(said.words)
     found = _NO_DAY.fullmatch(rest.casefold())
     if said.quoted and rest:
-        raise InvalidInput(f'Couldn\'t read "{printable(rest[:80])}" beside the title', hint=_HINT)
+        raise InvalidInput(
+            f'Couldn\'t read "{printable(rest[:80])}" beside the title', hint=_HINT
+        )
     if found:
-        raise InvalidInput(f'Couldn\'t read the due date at the end of "{printable(rest[-80:])}"', hint=_HINT)
+        raise InvalidInput(
+            f'Couldn\'t read the due date at the end of "{printable(rest[-80:])}"',
+            hint=_HINT,
+        )
 
 
 def _resolve(said: _Said, now: datetime, zone: ZoneInfo) -> str | None:
@@ -167,12 +195,16 @@ def _resolve(said: _Said, now: datetime, zone: ZoneInfo) -> str | None:
     if said.rule is None or (said.due and not due.is_time(said.due)):
         return said.due and due.resolve(said.due, now, zone)
     rule = recurrence.parse(said.rule)
-    names_days = rule.weekdays or rule.month_days or (rule.freq == "DAILY" and rule.interval == 1)
+    names_days = (
+        rule.weekdays or rule.month_days or (rule.freq == "DAILY" and rule.interval == 1)
+    )
     if not names_days:
         hint = f"say when it is due first: fri, {due.KNOWN}"
         raise InvalidInput("a task that repeats needs its first day", hint=hint)
     yesterday = now.astimezone(zone) - timedelta(1)
-    at = datetime.fromisoformat(due.resolve(f"{yesterday:%Y-%m-%d} {said.due or '23:59'}", now, zone))
+    at = datetime.fromisoformat(
+        due.resolve(f"{yesterday:%Y-%m-%d} {said.due or '23:59'}", now, zone)
+    )
     first = recurrence.following(replace(rule, interval=1), at, now, zone)
     if first is None:
         raise InvalidInput("that never comes", hint=f"Try: {RULES}")
@@ -260,7 +292,9 @@ def describe_rule(rule: str) -> str:
 
 
 def _phrases(rule: recurrence.Recurrence) -> Iterator[str]:
-    unit = {"DAILY": "day", "WEEKLY": "week", "MONTHLY": "month", "YEARLY": "year"}[rule.freq]
+    unit = {"DAILY": "day", "WEEKLY": "week", "MONTHLY": "month", "YEARLY": "year"}[
+        rule.freq
+    ]
     often = f"every {unit}"
     if rule.interval > 1:
         often = f"every {rule.interval} {unit}s"

@@ -13,23 +13,31 @@ EXTRA: dict[tuple[str, str], dict[str, Any]] = {
     ("GET", "/tasks"): {
         "parameters": [
             {"name": name, "in": "query", "required": False, "schema": schema}
-            for name, schema in TaskFilter.model_json_schema(ref_template=_REFERENCE)["properties"].items()
+            for name, schema in TaskFilter.model_json_schema(ref_template=_REFERENCE)[
+                "properties"
+            ].items()
         ],
     },
     ("POST", "/tasks/import"): {
         "requestBody": {
             "required": True,
-            "content": {"text/calendar": {"schema": {"type": "string", "pattern": vtodo.USUAL}}},
+            "content": {
+                "text/calendar": {"schema": {"type": "string", "pattern": vtodo.USUAL}}
+            },
         }
     },
 }
 PROBLEM: dict[str, Any] = {
     "description": "Refused",
-    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    "content": {
+        "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
+    },
 }
 
 
-def responses(method: str, path: str, status: int, answer: type[BaseModel] | None) -> dict[int | str, dict[str, Any]]:
+def responses(
+    method: str, path: str, status: int, answer: type[BaseModel] | None
+) -> dict[int | str, dict[str, Any]]:
     """What a route answers: when it is done, and when it refuses."""
     refusals = {401, 403, 422, 503}
     if "{task_id" in path or path.endswith("/undo"):
@@ -55,8 +63,17 @@ def complete(document: dict[str, Any]) -> None:
     parts["schemas"]["Problem"] = Problem.model_json_schema(ref_template=_REFERENCE)
     parts["schemas"] |= parts["schemas"]["Problem"].pop("$defs")
     parts["securitySchemes"] = {
-        "token": {"type": "http", "scheme": "bearer", "description": "the service's token, or a user's own"},
-        "user": {"type": "apiKey", "in": "header", "name": "X-User-ID", "description": "with the service's token"},
+        "token": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "the service's token, or a user's own",
+        },
+        "user": {
+            "type": "apiKey",
+            "in": "header",
+            "name": "X-User-ID",
+            "description": "with the service's token",
+        },
     }
     for path, operations in document["paths"].items():
         for operation in operations.values():

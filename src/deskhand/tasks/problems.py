@@ -47,7 +47,13 @@ async def refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, DeskError)  # noqa: S101 - registered for it
     request.state.error = error
     fields = [FieldProblem(**field) for field in error.details.get("fields", ())]
-    return _problem(error.http_status, error.message, fields, error.hint, reference=error.details.get("reference"))
+    return _problem(
+        error.http_status,
+        error.message,
+        fields,
+        error.hint,
+        reference=error.details.get("reference"),
+    )
 
 
 async def refuse_fields(request: Request, error: Exception) -> Response:
@@ -65,16 +71,27 @@ async def refuse_route(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     if error.status_code == 405:
         # The router names the methods of one route; a path has several.
-        found = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
-        headers["allow"] = ", ".join(sorted({method for route in found for method in route.methods}))
+        found = (
+            route
+            for route in request.app.routes
+            if route.matches(request.scope)[0] is not Match.NONE
+        )
+        headers["allow"] = ", ".join(
+            sorted({method for route in found for method in route.methods})
+        )
     return _problem(error.status_code, str(error.detail), headers=headers)
 
 
 async def refuse_crash(request: Request, error: Exception) -> Response:
     """A crash: its text stays in the log, under a reference."""
     reference = secrets.token_hex(4)
-    log.error("crash", extra={"path": request.url.path, "reference": reference}, exc_info=error)
-    return await refuse(request, Internal("an unexpected error; nothing of it is shown here", reference=reference))
+    log.error(
+        "crash", extra={"path": request.url.path, "reference": reference}, exc_info=error
+    )
+    return await refuse(
+        request,
+        Internal("an unexpected error; nothing of it is shown here", reference=reference),
+    )
 
 
 def _problem(
@@ -99,4 +116,6 @@ def _problem(
     more = dict(headers or {})
     if status == 401:
         more["www-authenticate"] = "Bearer"
-    return Response(problem.model_dump_json(), status, more, media_type="application/problem+json")
+    return Response(
+        problem.model_dump_json(), status, more, media_type="application/problem+json"
+    )

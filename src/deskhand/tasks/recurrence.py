@@ -59,16 +59,28 @@ def parse(text: str) -> Recurrence:
     parts: dict[str, str] = {}
     for part in text.upper().removeprefix("RRULE:").split(";"):
         name, _, value = part.partition("=")
-        if name in parts or name not in _FORMS or not re.fullmatch(_FORMS[name], value, re.ASCII):
+        if (
+            name in parts
+            or name not in _FORMS
+            or not re.fullmatch(_FORMS[name], value, re.ASCII)
+        ):
             raise ValueError(f"{part[:40]!r} is not understood in a rule")
         parts[name] = value
     if "FREQ" not in parts or {"COUNT", "UNTIL"} <= parts.keys():
         raise ValueError("a rule has a FREQ and at most one of COUNT and UNTIL")
-    found = [re.fullmatch(r"([+-]?\d)?(..)", day) for day in parts.get("BYDAY", "").split(",") if day]
+    found = [
+        re.fullmatch(r"([+-]?\d)?(..)", day)
+        for day in parts.get("BYDAY", "").split(",")
+        if day
+    ]
     weekdays = frozenset((int(day[1] or 0), DAYS.index(day[2])) for day in found if day)
     freq = cast("Any", parts["FREQ"])
-    if any(which for which, _ in weekdays) and not (freq == "MONTHLY" or (freq == "YEARLY" and "BYMONTH" in parts)):
-        raise ValueError("a numbered BYDAY goes with FREQ=MONTHLY, or with FREQ=YEARLY and BYMONTH")
+    if any(which for which, _ in weekdays) and not (
+        freq == "MONTHLY" or (freq == "YEARLY" and "BYMONTH" in parts)
+    ):
+        raise ValueError(
+            "a numbered BYDAY goes with FREQ=MONTHLY, or with FREQ=YEARLY and BYMONTH"
+        )
     if "BYSETPOS" in parts and not {"BYDAY", "BYMONTHDAY", "BYMONTH"} & parts.keys():
         raise ValueError("BYSETPOS goes with another BY part")
     count = None
@@ -109,13 +121,17 @@ def check_rule(text: Any) -> Any:
     return text.upper().removeprefix("RRULE:")
 
 
-def following(rule: Recurrence, start: datetime, after: datetime, zone: tzinfo) -> datetime | None:
+def following(
+    rule: Recurrence, start: datetime, after: datetime, zone: tzinfo
+) -> datetime | None:
     """The first time after `after` of the series that began at `start`; None when the series is over.
 
     Days and clock are those of `zone`. A time that the clock skips is as long after the one before it as ever.
     """
     try:
-        for number, moment in enumerate(_moments(rule, start.astimezone(zone), after.astimezone(zone))):
+        for number, moment in enumerate(
+            _moments(rule, start.astimezone(zone), after.astimezone(zone))
+        ):
             if (rule.count is not None and number >= rule.count) or _is_over(rule, moment):
                 return None
             if moment.astimezone(UTC) > after:
@@ -150,7 +166,14 @@ def _moments(rule: Recurrence, start: datetime, after: datetime) -> Iterator[dat
 def last_day(rule: Recurrence, start: date, day: date) -> date | None:
     """The last match up to this day within a little more than a year; None where there is none."""
     days = (day - timedelta(back) for back in range(400))
-    return next((each for each in days if each == start or (each > start and _matches(rule, start, each))), None)
+    return next(
+        (
+            each
+            for each in days
+            if each == start or (each > start and _matches(rule, start, each))
+        ),
+        None,
+    )
 
 
 def _matches(rule: Recurrence, start: date, day: date) -> bool:
@@ -164,8 +187,14 @@ def _matches(rule: Recurrence, start: date, day: date) -> bool:
 @lru_cache(maxsize=64)
 def _chosen(rule: Recurrence, start: date, first: date, length: int) -> frozenset[date]:
     """The days of a period that BYSETPOS names."""
-    days = [day for day in (first + timedelta(ahead) for ahead in range(length)) if _fits(rule, start, day)]
-    return frozenset(day for at, day in enumerate(days) if {at + 1, at - len(days)} & rule.places)
+    days = [
+        day
+        for day in (first + timedelta(ahead) for ahead in range(length))
+        if _fits(rule, start, day)
+    ]
+    return frozenset(
+        day for at, day in enumerate(days) if {at + 1, at - len(days)} & rule.places
+    )
 
 
 def _period(rule: Recurrence, day: date) -> tuple[date, int]:
@@ -188,7 +217,9 @@ def _fits(rule: Recurrence, start: date, day: date) -> bool:
     if rule.month_days and not {day.day, day.day - length - 1} & rule.month_days:
         return False
     places = {0, (day.day - 1) // 7 + 1, -((length - day.day) // 7 + 1)}
-    if rule.weekdays and not any((place, day.weekday()) in rule.weekdays for place in places):
+    if rule.weekdays and not any(
+        (place, day.weekday()) in rule.weekdays for place in places
+    ):
         return False
     return _in_period(rule, start, day) and _as_the_start(rule, start, day)
 

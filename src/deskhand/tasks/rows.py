@@ -15,7 +15,14 @@ from deskhand.errors import Changed, Contradiction, FieldProblem, NotFound
 from deskhand.store import Row, Transaction
 from deskhand.tasks import recurrence
 from deskhand.tasks.due import utc_text
-from deskhand.tasks.models import LARGEST_ID, PRIORITIES, SUGGESTIONS, NewTask, TaskChanges, TaskFilter
+from deskhand.tasks.models import (
+    LARGEST_ID,
+    PRIORITIES,
+    SUGGESTIONS,
+    NewTask,
+    TaskChanges,
+    TaskFilter,
+)
 
 WireTask = dict[str, Any]
 """A task as JSON; making a model of each would double the time of a list."""
@@ -101,8 +108,14 @@ def read_row(columns: Row) -> TaskRow:
 def _columns(row: TaskRow) -> list[Any]:
     """What the database keeps, in the order of the statements, with the text that searches look into."""
     labels = "".join(f"\n{label}" for label in row.labels)
-    kept = row._asdict() | {"priority": _rank(row.priority), "labels": labels and f"{labels}\n"}
-    return [*(kept[name] for name in _MUTABLE), fold(f"{row.title}\n{row.description or ''}")]
+    kept = row._asdict() | {
+        "priority": _rank(row.priority),
+        "labels": labels and f"{labels}\n",
+    }
+    return [
+        *(kept[name] for name in _MUTABLE),
+        fold(f"{row.title}\n{row.description or ''}"),
+    ]
 
 
 def _rank(priority: str) -> int:
@@ -117,7 +130,14 @@ def new_row(user: str, new: NewTask, now: str) -> TaskRow:
     """A task that is not in the database yet and has no id."""
     given = new.model_dump()
     return TaskRow(
-        id=0, completed=False, created_at=now, updated_at=now, user_id=user, next_id=None, version=1, **given
+        id=0,
+        completed=False,
+        created_at=now,
+        updated_at=now,
+        user_id=user,
+        next_id=None,
+        version=1,
+        **given,
     )
 
 
@@ -127,7 +147,9 @@ def insert(tx: Transaction, row: TaskRow, now: str) -> TaskRow:
     return read_row(columns)
 
 
-def save(tx: Transaction, before: TaskRow, after: TaskRow, now: str, *, undoing: bool = False) -> TaskRow:
+def save(
+    tx: Transaction, before: TaskRow, after: TaskRow, now: str, *, undoing: bool = False
+) -> TaskRow:
     """Write what differs, and keep what it was before for `undo`."""
     pairs = [(name, getattr(before, name), getattr(after, name)) for name in _MUTABLE]
     changed = {name: old for name, old, new in pairs if old != new}
@@ -142,7 +164,9 @@ def save(tx: Transaction, before: TaskRow, after: TaskRow, now: str, *, undoing:
 # Making tasks.
 
 
-def create(tx: Transaction, user: str, new: NewTask, now: str, key: Key | None = None) -> Created:
+def create(
+    tx: Transaction, user: str, new: NewTask, now: str, key: Key | None = None
+) -> Created:
     """A new task. Under a key that was used before nothing is made, and the first answer is given again."""
     if key is None:
         return Created(_create(tx, user, new, now), fresh=True)
@@ -154,7 +178,12 @@ def create(tx: Transaction, user: str, new: NewTask, now: str, key: Key | None =
     if not fresh:
         return Created(_first_answer(tx, user, key), fresh=False)
     made = _create(tx, user, new, now)
-    tx.execute("UPDATE task_key SET answer = ? WHERE user_id = ? AND name = ?", json.dumps(made), user, key.name)
+    tx.execute(
+        "UPDATE task_key SET answer = ? WHERE user_id = ? AND name = ?",
+        json.dumps(made),
+        user,
+        key.name,
+    )
     return Created(made, fresh=True)
 
 
@@ -168,11 +197,20 @@ def _create(tx: Transaction, user: str, new: NewTask, now: str) -> WireTask:
 
 
 def _first_answer(tx: Transaction, user: str, key: Key) -> WireTask:
-    found = tx.one("SELECT digest, answer FROM task_key WHERE user_id = ? AND name = ?", user, key.name)
+    found = tx.one(
+        "SELECT digest, answer FROM task_key WHERE user_id = ? AND name = ?", user, key.name
+    )
     if found is None or found[0] != key.digest:
         raise Contradiction(
             "this idempotency key was used for another task",
-            fields=[FieldProblem("idempotency-key", "used before with another body", key.name, "Make a new key")],
+            fields=[
+                FieldProblem(
+                    "idempotency-key",
+                    "used before with another body",
+                    key.name,
+                    "Make a new key",
+                )
+            ],
         )
     answer: WireTask = json.loads(found[1])
     return answer
@@ -224,7 +262,11 @@ def page(tx: Transaction, user: str, wanted: TaskFilter) -> dict[str, Any]:
         *_, total = rows[0]
     elif wanted.cursor:
         (total,) = tx.one(counting, *counted) or (0,)
-    return {"tasks": [_wire(columns) for columns in rows], "total": int(total), "next_cursor": next_cursor}
+    return {
+        "tasks": [_wire(columns) for columns in rows],
+        "total": int(total),
+        "next_cursor": next_cursor,
+    }
 
 
 # A task without a due date comes last either way.
@@ -250,7 +292,9 @@ def _conditions(wanted: TaskFilter) -> tuple[str, list[Any]]:
         ("search LIKE ? ESCAPE '!'", wanted.q and _like(fold(wanted.q))),
     ]
     asked = [(condition, value) for condition, value in given if value is not None]
-    return "".join(f" AND {condition}" for condition, _ in asked), [value for _, value in asked]
+    return "".join(f" AND {condition}" for condition, _ in asked), [
+        value for _, value in asked
+    ]
 
 
 _KEPT_COUNTS = {
@@ -260,7 +304,9 @@ _KEPT_COUNTS = {
 }
 
 
-def _count(user: str, wanted: TaskFilter, conditions: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
+def _count(
+    user: str, wanted: TaskFilter, conditions: str, values: Sequence[Any]
+) -> tuple[str, list[Any]]:
     """The statement that counts what the filter takes; without other conditions the count is kept in a table."""
     if len(values) > (wanted.completed is not None):
         return f"SELECT count(*) FROM task WHERE {_HERE}{conditions}", [user, *values]
@@ -280,15 +326,23 @@ def write_cursor(sort: str, key: Any, task_id: int) -> str:
 def read_cursor(wanted: TaskFilter) -> tuple[Any, int]:
     """The sort key and the id behind which the next page begins."""
     try:
-        found = json.loads(base64.b64decode(wanted.cursor or "", altchars=b"-_", validate=True))
+        found = json.loads(
+            base64.b64decode(wanted.cursor or "", altchars=b"-_", validate=True)
+        )
     except (ValueError, RecursionError):
         found = None
     match found:
-        case [wanted.sort, key, int(task_id)] if 0 < task_id <= LARGEST_ID and _is_sort_key(wanted.sort, key):
+        case [wanted.sort, key, int(task_id)] if 0 < task_id <= LARGEST_ID and _is_sort_key(
+            wanted.sort, key
+        ):
             return key, task_id
     raise Contradiction(
         "this cursor is not one of ours",
-        fields=[FieldProblem("cursor", "not a cursor for this sort", wanted.cursor, SUGGESTIONS["cursor"])],
+        fields=[
+            FieldProblem(
+                "cursor", "not a cursor for this sort", wanted.cursor, SUGGESTIONS["cursor"]
+            )
+        ],
     )
 
 
@@ -301,7 +355,14 @@ def _is_sort_key(sort: str, key: Any) -> bool:
 # Changing tasks.
 
 
-def update(tx: Transaction, user: str, task_id: int, changes: TaskChanges, now: str, if_match: str | None) -> WireTask:
+def update(
+    tx: Transaction,
+    user: str,
+    task_id: int,
+    changes: TaskChanges,
+    now: str,
+    if_match: str | None,
+) -> WireTask:
     """What is absent stays; null clears."""
     if isinstance(changes.parent_id, int):
         lock_in_order(tx, user, [task_id, changes.parent_id])
@@ -311,38 +372,60 @@ def update(tx: Transaction, user: str, task_id: int, changes: TaskChanges, now: 
 
 
 def complete(
-    tx: Transaction, user: str, task_id: int, completed: bool, now: str, if_match: str | None, zone: tzinfo
+    tx: Transaction,
+    user: str,
+    task_id: int,
+    completed: bool,
+    now: str,
+    if_match: str | None,
+    zone: tzinfo,
 ) -> WireTask:
     """Completing a repeated task makes the next one, in the person's zone; doing it again changes nothing."""
     before = _lock_row(tx, user, task_id, if_match)
     after = before
     if completed != before.completed:
-        after = before._replace(completed=completed, completed_at=now if completed else None)
+        after = before._replace(
+            completed=completed, completed_at=now if completed else None
+        )
     if completed and not before.completed and before.next_id is None:
         after = after._replace(next_id=_create_following(tx, before, now, zone))
     return save(tx, before, after, now).wire()
 
 
-def _create_following(tx: Transaction, before: TaskRow, now: str, zone: tzinfo) -> int | None:
+def _create_following(
+    tx: Transaction, before: TaskRow, now: str, zone: tzinfo
+) -> int | None:
     """The next task of a series; None where there is none."""
     if before.recurrence is None or before.series_start is None or before.due_date is None:
         return None
     rule = recurrence.parse(before.recurrence)
     after = max(datetime.fromisoformat(before.due_date), datetime.fromisoformat(now))
-    following = recurrence.following(rule, datetime.fromisoformat(before.series_start), after, zone)
+    following = recurrence.following(
+        rule, datetime.fromisoformat(before.series_start), after, zone
+    )
     if following is None:
         return None
     row = before._replace(
-        completed=False, completed_at=None, due_date=utc_text(following), next_id=None, created_at=now
+        completed=False,
+        completed_at=None,
+        due_date=utc_text(following),
+        next_id=None,
+        created_at=now,
     )
     return insert(tx, row, now).id
 
 
-def delete(tx: Transaction, user: str, task_id: int, now: str, if_match: str | None) -> None:
+def delete(
+    tx: Transaction, user: str, task_id: int, now: str, if_match: str | None
+) -> None:
     """Its subtasks go with it; `restore` brings all of them back."""
     lock_in_order(tx, user, [task_id])
     before = _lock_row(tx, user, task_id, if_match)
-    parts = tx.all(f"SELECT {_ALL} FROM task WHERE {_HERE} AND parent_id = ? ORDER BY id", user, task_id)
+    parts = tx.all(
+        f"SELECT {_ALL} FROM task WHERE {_HERE} AND parent_id = ? ORDER BY id",
+        user,
+        task_id,
+    )
     for row in (before, *map(read_row, parts)):
         save(tx, row, row._replace(deleted_at=now), now)
 
@@ -356,11 +439,16 @@ def restore(tx: Transaction, user: str, task_id: int, now: str) -> WireTask:
         f"SELECT {_ALL} FROM task WHERE user_id = ? AND parent_id = ? AND deleted_at = ? ORDER BY id",
         *(user, task_id, before.deleted_at),
     )
-    restored, *_ = [save(tx, row, row._replace(deleted_at=None), now) for row in (before, *map(read_row, parts))]
+    restored, *_ = [
+        save(tx, row, row._replace(deleted_at=None), now)
+        for row in (before, *map(read_row, parts))
+    ]
     return restored.wire()
 
 
-def bulk(tx: Transaction, user: str, action: str, task_ids: Iterable[int], now: str, zone: tzinfo) -> dict[int, bool]:
+def bulk(
+    tx: Transaction, user: str, action: str, task_ids: Iterable[int], now: str, zone: tzinfo
+) -> dict[int, bool]:
     """For each id whether there was such a task; all of it in one transaction."""
     done = {}
     ordered = sorted(set(task_ids))
@@ -382,7 +470,15 @@ def bulk(tx: Transaction, user: str, action: str, task_ids: Iterable[int], now: 
 
 def _was_deleted_at(tx: Transaction, user: str, task_id: int, now: str) -> bool:
     """Whether it went a moment ago, as a subtask of one before it in the list."""
-    return tx.one("SELECT 1 FROM task WHERE user_id = ? AND id = ? AND deleted_at = ?", user, task_id, now) is not None
+    return (
+        tx.one(
+            "SELECT 1 FROM task WHERE user_id = ? AND id = ? AND deleted_at = ?",
+            user,
+            task_id,
+            now,
+        )
+        is not None
+    )
 
 
 def undo(tx: Transaction, user: str, now: str) -> dict[str, Any]:
@@ -394,7 +490,9 @@ def undo(tx: Transaction, user: str, now: str) -> dict[str, Any]:
     )
     rows = [read_row(columns) for columns in found]
     if not rows or any(row.previous is None for row in rows):
-        raise NotFound("there is nothing to undo", hint="only the last change can be undone, once")
+        raise NotFound(
+            "there is nothing to undo", hint="only the last change can be undone, once"
+        )
     restored = []
     removed = []
     for row in rows:
@@ -413,7 +511,9 @@ def check(tx: Transaction, row: TaskRow) -> TaskRow:
     if row.recurrence is None:
         row = row._replace(series_start=None)
     elif row.due_date is None:
-        raise _contradiction("recurrence", "A repeated task needs a due date", row.recurrence)
+        raise _contradiction(
+            "recurrence", "A repeated task needs a due date", row.recurrence
+        )
     else:
         row = row._replace(series_start=row.series_start or row.due_date)
     if row.parent_id is not None:
@@ -422,12 +522,16 @@ def check(tx: Transaction, row: TaskRow) -> TaskRow:
 
 
 def _check_parent(tx: Transaction, row: TaskRow, parent_id: int) -> None:
-    parent = tx.one(f"SELECT parent_id FROM task WHERE id = ? AND {_HERE}", parent_id, row.user_id)
+    parent = tx.one(
+        f"SELECT parent_id FROM task WHERE id = ? AND {_HERE}", parent_id, row.user_id
+    )
     if parent is None:
         raise _contradiction("parent_id", "There is no such task", parent_id)
     if parent[0] is not None or parent_id == row.id:
         raise _contradiction("parent_id", "A subtask has no subtasks of its own", parent_id)
-    if row.id and tx.one(f"SELECT 1 FROM task WHERE {_HERE} AND parent_id = ?", row.user_id, row.id):
+    if row.id and tx.one(
+        f"SELECT 1 FROM task WHERE {_HERE} AND parent_id = ?", row.user_id, row.id
+    ):
         raise _contradiction("parent_id", "This task has subtasks of its own", parent_id)
 
 
@@ -439,7 +543,9 @@ def _contradiction(field: str, message: str, received: object) -> Contradiction:
 # Locking.
 
 
-def _lock_row(tx: Transaction, user: str, task_id: int, if_match: str | None, *, deleted: bool = False) -> TaskRow:
+def _lock_row(
+    tx: Transaction, user: str, task_id: int, if_match: str | None, *, deleted: bool = False
+) -> TaskRow:
     """The task as it stands until this transaction ends, if it is still the version the caller saw."""
     row = lock_any(tx, user, task_id)
     if row is None or (row.deleted_at is not None and not deleted):
@@ -447,13 +553,21 @@ def _lock_row(tx: Transaction, user: str, task_id: int, if_match: str | None, *,
     if if_match is not None and if_match.strip() != "*":
         tags = {tag.strip() for tag in if_match.split(",")}
         if etag(row.version) not in tags:
-            raise Changed("the task was changed meanwhile", hint="read it again, then decide", version=row.version)
+            raise Changed(
+                "the task was changed meanwhile",
+                hint="read it again, then decide",
+                version=row.version,
+            )
     return row
 
 
 def lock_any(tx: Transaction, user: str, task_id: int) -> TaskRow | None:
     """The task until this transaction ends, also a deleted one."""
-    columns = tx.one(f"SELECT {_ALL} FROM task WHERE id = ? AND user_id = ?{_for_update(tx)}", task_id, user)
+    columns = tx.one(
+        f"SELECT {_ALL} FROM task WHERE id = ? AND user_id = ?{_for_update(tx)}",
+        task_id,
+        user,
+    )
     return read_row(columns) if columns else None
 
 
@@ -464,7 +578,12 @@ def lock_in_order(tx: Transaction, user: str, task_ids: list[int]) -> None:
     """
     if tx.dialect == "postgresql":
         which = "id = ANY(?) OR parent_id = ANY(?)"
-        tx.all(f"SELECT id FROM task WHERE user_id = ? AND ({which}) ORDER BY id FOR UPDATE", user, task_ids, task_ids)
+        tx.all(
+            f"SELECT id FROM task WHERE user_id = ? AND ({which}) ORDER BY id FOR UPDATE",
+            user,
+            task_ids,
+            task_ids,
+        )
 
 
 def _for_update(tx: Transaction) -> str:
@@ -476,4 +595,8 @@ def etag(version: int) -> str:
 
 
 def _missing(task_id: int) -> NotFound:
-    return NotFound(f"there is no task {task_id}", hint="list_tasks shows the tasks there are", task_id=task_id)
+    return NotFound(
+        f"there is no task {task_id}",
+        hint="list_tasks shows the tasks there are",
+        task_id=task_id,
+    )

@@ -55,11 +55,17 @@ USUAL = (
 T = TypeVar("T")
 _TIME = re.compile(r"([0-9]{8})(?:T([0-9]{6})(Z?))?")
 _DURATION = re.compile(
-    r"\+?P(?:(\d{1,4})W|(?:(\d{1,5})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,7})M)?(?:(\d{1,8})S)?)?)", re.ASCII
+    r"\+?P(?:(\d{1,4})W|(?:(\d{1,5})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,7})M)?(?:(\d{1,8})S)?)?)",
+    re.ASCII,
 )
 _FIRST_YEAR = "1000"
 _LAST_YEAR = "9900"
-_RANKS: dict[str, int] = {PriorityLevel.URGENT: 1, PriorityLevel.HIGH: 3, PriorityLevel.MEDIUM: 5, PriorityLevel.LOW: 9}
+_RANKS: dict[str, int] = {
+    PriorityLevel.URGENT: 1,
+    PriorityLevel.HIGH: 3,
+    PriorityLevel.MEDIUM: 5,
+    PriorityLevel.LOW: 9,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +94,25 @@ class TodoFile(NamedTuple):
 # Out.
 
 
-def write_text(tasks: Iterable[tuple[str, TaskRow]], parents: Mapping[int, str], zone: ZoneInfo) -> str:
+def write_text(
+    tasks: Iterable[tuple[str, TaskRow]], parents: Mapping[int, str], zone: ZoneInfo
+) -> str:
     """The calendar of these tasks, each with its UID; `parents` are the UIDs by id, `zone` is the person's."""
     components: list[str] = []
     series: list[datetime] = []
     for uid, task in tasks:
-        components += ["BEGIN:VTODO", *_properties(uid, task, parents), *_times(task, zone, series), "END:VTODO"]
+        components += [
+            "BEGIN:VTODO",
+            *_properties(uid, task, parents),
+            *_times(task, zone, series),
+            "END:VTODO",
+        ]
     zones = write_zone(zone, min(series)) if series and zone.key != "UTC" else []
-    begin = ["BEGIN:VCALENDAR", "VERSION:2.0", f"PRODID:-//Deskhand//Deskhand {__version__}//EN"]
+    begin = [
+        "BEGIN:VCALENDAR",
+        "VERSION:2.0",
+        f"PRODID:-//Deskhand//Deskhand {__version__}//EN",
+    ]
     return write_lines([*begin, *zones, *components, "END:VCALENDAR"])
 
 
@@ -209,7 +226,12 @@ def _flatten(todo: Todo, found: Mapping[str, Todo], told: list[ImportProblem]) -
     """A part of a part is a part of the whole; a circle has no whole."""
     passed = [todo.uid]
     parent = todo.parent
-    while parent is not None and parent in found and parent not in passed and found[parent].parent is not None:
+    while (
+        parent is not None
+        and parent in found
+        and parent not in passed
+        and found[parent].parent is not None
+    ):
         passed.append(parent)
         parent = found[parent].parent
     if parent == todo.parent and parent not in passed:
@@ -218,14 +240,20 @@ def _flatten(todo: Todo, found: Mapping[str, Todo], told: list[ImportProblem]) -
     if parent in passed:
         parent = None
         why = "it is a part of itself: it stands alone now"
-    told.append(ImportProblem(line=todo.parent_line, title=todo.new.title, message=why, imported=True))
+    told.append(
+        ImportProblem(
+            line=todo.parent_line, title=todo.new.title, message=why, imported=True
+        )
+    )
     return replace(todo, parent=parent)
 
 
 class _Reading:
     """Reads one task, and keeps what of it cannot be taken as it stands."""
 
-    def __init__(self, component: Component, zone: ZoneInfo, zones: Mapping[str, CalendarZone]) -> None:
+    def __init__(
+        self, component: Component, zone: ZoneInfo, zones: Mapping[str, CalendarZone]
+    ) -> None:
         self.problems: list[ImportProblem] = []
         self._component = component
         self._zone = zone
@@ -235,7 +263,10 @@ class _Reading:
     def problem(self, error: Unreadable, *, imported: bool) -> ImportProblem:
         line = int(error.details["line"])
         return ImportProblem(
-            line=line, title=self._title(), message=error.message.removeprefix(f"line {line}: "), imported=imported
+            line=line,
+            title=self._title(),
+            message=error.message.removeprefix(f"line {line}: "),
+            imported=imported,
         )
 
     def todo(self) -> Todo | None:
@@ -246,7 +277,10 @@ class _Reading:
             if not line.name:
                 raise broken(line.number, line.value)
             if line.name in self._said and line.name in _ONCE:
-                self._tell(line, f"{line.name} was said in line {self._said[line.name].number} already")
+                self._tell(
+                    line,
+                    f"{line.name} was said in line {self._said[line.name].number} already",
+                )
             self._said.setdefault(line.name, line)
         status = self._read("STATUS", _status)
         if status == "CANCELLED" or "RECURRENCE-ID" in self._said:
@@ -255,7 +289,9 @@ class _Reading:
             raise broken(begun, "this task has no UID")
         uid = unescape(self._said["UID"])
         if not 0 < len(uid) <= LONGEST_UID:
-            raise broken(self._said["UID"].number, f"a UID has 1 to {LONGEST_UID} characters")
+            raise broken(
+                self._said["UID"].number, f"a UID has 1 to {LONGEST_UID} characters"
+            )
         parents = [line for line in lines if line.name == "RELATED-TO" and _is_parent(line)]
         return Todo(
             uid=uid,
@@ -282,26 +318,41 @@ class _Reading:
             raise broken(begun, "this task has no SUMMARY", "title")
         description = self._read("DESCRIPTION", unescape)
         if len(title) > TITLE_LENGTH:
-            self._tell(self._said["SUMMARY"], f"longer than {TITLE_LENGTH} characters: all of it is in the description")
+            self._tell(
+                self._said["SUMMARY"],
+                f"longer than {TITLE_LENGTH} characters: all of it is in the description",
+            )
             description = f"{title}\n\n{description or ''}".rstrip()
             title = f"{title[: TITLE_LENGTH - 1].rstrip()}…"
         if description is not None and len(description) > DESCRIPTION_LENGTH:
             at = self._said.get("DESCRIPTION", self._said["SUMMARY"])
-            self._tell(at, f"longer than {DESCRIPTION_LENGTH:,} characters: the rest is missing")
+            self._tell(
+                at, f"longer than {DESCRIPTION_LENGTH:,} characters: the rest is missing"
+            )
             description = description[:DESCRIPTION_LENGTH]
         try:
-            return NewTask.model_validate(given | {"title": title, "description": description})
+            return NewTask.model_validate(
+                given | {"title": title, "description": description}
+            )
         except ValidationError as error:
             found = problems(error.errors(include_url=False))[0]
             raise broken(begun, f"{found.field}: {found.message}", found.field) from None
 
     def _labels(self) -> list[str]:
         lines = [line for line in self._component.lines if line.name == "CATEGORIES"]
-        named = [(line, label.strip()) for line in lines for label in split_list(line) if label.strip()]
+        named = [
+            (line, label.strip())
+            for line in lines
+            for label in split_list(line)
+            if label.strip()
+        ]
         kept = [label for _, label in named if _is_name(label)]
         for line, label in named:
             if not _is_name(label):
-                self._tell(line, f"no label has more than {NAME_LENGTH} characters or lines: {printable(label, 40)}")
+                self._tell(
+                    line,
+                    f"no label has more than {NAME_LENGTH} characters or lines: {printable(label, 40)}",
+                )
         if len(kept) > MOST_LABELS:
             self._tell(lines[0], f"more than {MOST_LABELS} labels: the others are missing")
         return kept[:MOST_LABELS]
@@ -310,7 +361,9 @@ class _Reading:
         name = "RRULE" if "RRULE" in self._said else "X-DESKHAND-RECURRENCE"
         rule = self._read(name, self._known_rule)
         if rule and due_date is None:
-            self._tell(self._said[name], "a repeated task needs a due date: it is not repeated now")
+            self._tell(
+                self._said[name], "a repeated task needs a due date: it is not repeated now"
+            )
             return None
         return rule
 
@@ -321,7 +374,9 @@ class _Reading:
             rule = _with_utc_end(";".join(parts), self._zone)
             recurrence.parse(rule)
         except (ValueError, OverflowError) as error:
-            raise broken(line.number, f"it is not repeated now, {error}", "recurrence") from None
+            raise broken(
+                line.number, f"it is not repeated now, {error}", "recurrence"
+            ) from None
         return rule
 
     def _due(self) -> str | None:
@@ -332,9 +387,15 @@ class _Reading:
     def _end(self, length: CalendarLine) -> str:
         parts = _DURATION.fullmatch(length.value)
         if parts is None or not any(parts.groups()) or "DTSTART" not in self._said:
-            raise broken(length.number, "a DURATION such as PT1H, with a DTSTART, is needed here", "due_date")
+            raise broken(
+                length.number,
+                "a DURATION such as PT1H, with a DTSTART, is needed here",
+                "due_date",
+            )
         weeks, days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
-        took = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
+        took = timedelta(
+            weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds
+        )
         try:
             return utc_text(self._moment(self._said["DTSTART"]) + took)
         except OverflowError:
@@ -352,9 +413,15 @@ class _Reading:
                 return datetime.combine(day, END_OF_DAY, self._zone).astimezone(UTC)
             # RFC 5545 has a second 60 for leap seconds; no clock here shows it.
             clock = time.fromisoformat(re.sub(r"60$", "59", form[2]))
-            return datetime.combine(day, clock, UTC if form[3] else self._zone_of(line)).astimezone(UTC)
+            return datetime.combine(
+                day, clock, UTC if form[3] else self._zone_of(line)
+            ).astimezone(UTC)
         except (ValueError, OverflowError):
-            raise broken(line.number, f"{line.name} is not a time such as 20261224T180000Z", "due_date") from None
+            raise broken(
+                line.number,
+                f"{line.name} is not a time such as 20261224T180000Z",
+                "due_date",
+            ) from None
 
     def _zone_of(self, line: CalendarLine) -> tzinfo:
         """The world's zone of that name, else the calendar's own, else the person's."""
@@ -363,7 +430,10 @@ class _Reading:
             return self._zone
         found = known_zone(name) or self._zones.get(name)
         if found is None:
-            self._tell(line, f"the time zone {printable(name, 60)} is not known: taken as the person's")
+            self._tell(
+                line,
+                f"the time zone {printable(name, 60)} is not known: taken as the person's",
+            )
         return found or self._zone
 
     def _read(self, name: str, read: Callable[[CalendarLine], T]) -> T | None:
@@ -380,13 +450,33 @@ class _Reading:
         self.problems.append(self.problem(broken(line.number, why), imported=True))
 
     def _title(self) -> str:
-        return printable(unescape(self._said["SUMMARY"]), 60) if "SUMMARY" in self._said else ""
+        return (
+            printable(unescape(self._said["SUMMARY"]), 60)
+            if "SUMMARY" in self._said
+            else ""
+        )
 
 
 _ONCE = frozenset(
     [
-        *("UID", "SUMMARY", "DESCRIPTION", "STATUS", "PRIORITY", "DTSTART", "DUE", "DURATION", "RRULE", "COMPLETED"),
-        *("CREATED", "X-DESKHAND-PROJECT", "X-DESKHAND-RECURRENCE", "X-DESKHAND-SERIES-START"),
+        *(
+            "UID",
+            "SUMMARY",
+            "DESCRIPTION",
+            "STATUS",
+            "PRIORITY",
+            "DTSTART",
+            "DUE",
+            "DURATION",
+            "RRULE",
+            "COMPLETED",
+        ),
+        *(
+            "CREATED",
+            "X-DESKHAND-PROJECT",
+            "X-DESKHAND-RECURRENCE",
+            "X-DESKHAND-SERIES-START",
+        ),
     ]
 )
 
@@ -398,19 +488,30 @@ def _is_parent(line: CalendarLine) -> bool:
 def _status(line: CalendarLine) -> str:
     status = line.value.upper()
     if status not in ("NEEDS-ACTION", "IN-PROCESS", "COMPLETED", "CANCELLED"):
-        raise broken(line.number, f"STATUS {printable(status, 40)} is not known", "completed")
+        raise broken(
+            line.number, f"STATUS {printable(status, 40)} is not known", "completed"
+        )
     return status
 
 
 def _one_name(line: CalendarLine) -> str:
     name = unescape(line)
     if not _is_name(name):
-        raise broken(line.number, f"no project has more than {NAME_LENGTH} characters or lines", "project")
+        raise broken(
+            line.number,
+            f"no project has more than {NAME_LENGTH} characters or lines",
+            "project",
+        )
     return name
 
 
 def _is_name(text: str) -> bool:
-    return 0 < len(text) <= NAME_LENGTH and text == text.strip() and "\n" not in text and "\t" not in text
+    return (
+        0 < len(text) <= NAME_LENGTH
+        and text == text.strip()
+        and "\n" not in text
+        and "\t" not in text
+    )
 
 
 def _priority(line: CalendarLine) -> PriorityLevel | None:

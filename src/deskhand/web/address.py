@@ -33,7 +33,11 @@ class OwnAddress:
     def _is_own(self, scope: Scope) -> bool:
         """Whether there is one Host header and it names this machine, or behind TLS the desk."""
         others = [header for header in scope["headers"] if header[0] != b"host"]
-        host = b" ".join(value for name, value in scope["headers"] if name == b"host").decode("latin-1").lower()
+        host = (
+            b" ".join(value for name, value in scope["headers"] if name == b"host")
+            .decode("latin-1")
+            .lower()
+        )
         if scope["scheme"] == "https":
             # Proxies write it with or without the port that browsers leave away; from here on it is one name.
             scope["headers"] = [(b"host", (self._name or "").encode()), *others]

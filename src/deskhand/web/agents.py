@@ -28,7 +28,10 @@ from deskhand.web.unavailable import or_unavailable
 
 THREADS = 100
 MESSAGES = 200
-DONE = {"sent": "The message was stored for the agent.", "read": "Your messages are marked as read."}
+DONE = {
+    "sent": "The message was stored for the agent.",
+    "read": "Your messages are marked as read.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,9 @@ async def _overview(request: Request) -> Response:
         messages = await to_thread.run_sync(_messages, post)
         agents = await to_thread.run_sync(_agents, desk, post)
     except NotFound as failure:
-        return await render(request, "absent.html", status=503, title="Agents", failure=failure)
+        return await render(
+            request, "absent.html", status=503, title="Agents", failure=failure
+        )
     threads = _threads(messages)
     me = post.me()
     return await render(
@@ -76,7 +81,10 @@ async def _overview(request: Request) -> Response:
         title="Agents",
         me=me,
         agents=agents,
-        threads=[(thread, _when(desk, instant(thread.last.created_at))) for thread in threads[:THREADS]],
+        threads=[
+            (thread, _when(desk, instant(thread.last.created_at)))
+            for thread in threads[:THREADS]
+        ],
         more=len(threads) - THREADS,
         unread=sum(message.to == me and not message.read for message in messages),
         done=done_in(request, DONE),
@@ -96,7 +104,9 @@ async def _thread(request: Request) -> Response:
         me=post.me(),
         pair=pair,
         others=[name for name in dict.fromkeys(pair) if name != post.me()],
-        messages=[(each, _when(desk, instant(each.created_at))) for each in between[-MESSAGES:]],
+        messages=[
+            (each, _when(desk, instant(each.created_at))) for each in between[-MESSAGES:]
+        ],
         earlier=max(0, len(between) - MESSAGES),
         done=done_in(request, DONE),
     )
@@ -108,7 +118,9 @@ async def _send(request: Request, form: FormData) -> Response:
     to = text_in(form, "to")
     text = text_in(form, "text").replace("\r\n", "\n")
     if "to" not in form or not text.strip():
-        raise InvalidInput("a message needs somebody to go to and a text", hint="go back and fill in both")
+        raise InvalidInput(
+            "a message needs somebody to go to and a text", hint="go back and fill in both"
+        )
 
     def send() -> str:
         wrote = {message.sender for message in post.mailroom.messages(post.me())}
@@ -135,7 +147,11 @@ async def _read(request: Request, form: FormData) -> Response:
 def _messages(post: Post) -> list[AgentMessage]:
     """Everything in all mailboxes, oldest first."""
     room = post.mailroom
-    found = (replace(message, to=name) for name in room.mailboxes() for message in room.messages(name))
+    found = (
+        replace(message, to=name)
+        for name in room.mailboxes()
+        for message in room.messages(name)
+    )
     return sorted(found, key=_age)
 
 
@@ -171,12 +187,16 @@ def _agents(desk: Desk, post: Post) -> list[Agent]:
         seen[entry.name] = max(seen.get(entry.name, 0), latest)
     times = {name: _when(desk, at) for name, at in seen.items() if at}
     names = sorted((here | seen.keys() | set(room.mailboxes())) - {post.me()})
-    return [Agent(name, name in here, statuses.get(name), times.get(name)) for name in names]
+    return [
+        Agent(name, name in here, statuses.get(name), times.get(name)) for name in names
+    ]
 
 
 def _when(desk: Desk, nanoseconds: int | None) -> str:
     # The files are anybody's, and so are the numbers in them.
     with suppress(ValueError, OverflowError, OSError):
         if nanoseconds:
-            return shown_time(desk, datetime.fromtimestamp(nanoseconds / 1_000_000_000, UTC))
+            return shown_time(
+                desk, datetime.fromtimestamp(nanoseconds / 1_000_000_000, UTC)
+            )
     return "at no known time"

@@ -93,7 +93,9 @@ def routes() -> list[Route]:
 async def _inbox(request: Request) -> Response:
     """What waits, and the oldest of it whole."""
     context = await _listing(request, snoozed=request.url.path == "/snoozed")
-    waits = [card for card in context["cards"] if card.state in ("waiting", "unknown", "snoozed")]
+    waits = [
+        card for card in context["cards"] if card.state in ("waiting", "unknown", "snoozed")
+    ]
     first = next(iter(waits or context["cards"]), None)
     return await _show(request, first, context, alone=False)
 
@@ -101,7 +103,9 @@ async def _inbox(request: Request) -> Response:
 async def _whole(request: Request) -> Response:
     desk = desk_of(request)
     card = await desk.waiting.card_as_answered(request.path_params["id"])
-    return await _show(request, card, await _listing(request, snoozed=card.state == "snoozed"), alone=True)
+    return await _show(
+        request, card, await _listing(request, snoozed=card.state == "snoozed"), alone=True
+    )
 
 
 async def _download(request: Request) -> Response:
@@ -110,7 +114,9 @@ async def _download(request: Request) -> Response:
     if card.kind != "call_tool":
         raise NotFound("this is no call of a tool")
     name = f'attachment; filename="call-{card.id}.json"'
-    return Response(card.body, media_type="application/json", headers={"Content-Disposition": name})
+    return Response(
+        card.body, media_type="application/json", headers={"Content-Disposition": name}
+    )
 
 
 async def _as_sent(request: Request) -> Response:
@@ -131,7 +137,9 @@ async def _waiting(request: Request) -> Response:
     query = request.query_params
     context = await _listing(request, snoozed=query.get("snoozed") == "1")
     context["card"] = await desk.waiting.card(query["open"]) if query.get("open") else None
-    context["stale"] = context["card"] is not None and _shape(context["card"]) != query.get("shape")
+    context["stale"] = context["card"] is not None and _shape(context["card"]) != query.get(
+        "shape"
+    )
     return await render(request, "waiting.html", **context)
 
 
@@ -142,16 +150,21 @@ async def _listing(request: Request, *, snoozed: bool) -> dict[str, Any]:
     limit = min(max(number_in(request, "count", digits=4) or 0, FIRST), _MOST_ROWS)
     wanted = _wanted(request)
     kept = _kept(wanted)
-    cards, following = await desk.waiting.cards(limit=limit, after=after, snoozed=snoozed, wanted=wanted)
+    cards, following = await desk.waiting.cards(
+        limit=limit, after=after, snoozed=snoozed, wanted=wanted
+    )
     counts = await desk.waiting.counts()
     left = await desk.store.read(count_left, desk.now())
     start = "/snoozed" if snoozed else "/"
     return {
-        "seen": await state(desk) if after or snoozed or kept or limit > FIRST else word(counts, cards, left),
+        "seen": await state(desk)
+        if after or snoozed or kept or limit > FIRST
+        else word(counts, cards, left),
         "after": after,
         "cards": cards,
         "list": start,
-        "following": following and f"{start}?{urlencode(_fields(wanted) | {'after': following})}",
+        "following": following
+        and f"{start}?{urlencode(_fields(wanted) | {'after': following})}",
         "wanted": wanted,
         "kept": f"?{kept}" if kept else "",
         "filters": await _filters(desk, cards),
@@ -181,7 +194,9 @@ def _kept(wanted: CardFilter) -> str:
     return urlencode(_fields(wanted))
 
 
-async def _filters(desk: Desk, cards: list[Card]) -> list[tuple[str, str, Sequence[tuple[str, str]]]]:
+async def _filters(
+    desk: Desk, cards: list[Card]
+) -> list[tuple[str, str, Sequence[tuple[str, str]]]]:
     """What can be chosen from; an account only where there is more than one."""
     askers = await desk.store.read(list_askers)
     offered: list[tuple[str, str, Sequence[tuple[str, str]]]] = [
@@ -213,9 +228,22 @@ async def _show(
     done = request.query_params.get("done", "")
     said = _SAID.get(done)
     title = card.subject if alone and card else "Approvals"
-    known = {"card": card, "alone": alone, "failure": failure, "said": said, "shape": _shape(card) if card else None}
+    known = {
+        "card": card,
+        "alone": alone,
+        "failure": failure,
+        "said": said,
+        "shape": _shape(card) if card else None,
+    }
     known["told_below"] = done not in ("woken", "undone")  # beside the undo of that answer
-    context = {"title": title, "here": "/", **listing, **known, **beside, "typed": typed or {}}
+    context = {
+        "title": title,
+        "here": "/",
+        **listing,
+        **known,
+        **beside,
+        "typed": typed or {},
+    }
     return await render(request, "approvals.html", status=status, **context)
 
 
@@ -225,10 +253,14 @@ async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
     try:
         original = await desk.waiting.original(card)
     except DeskError as error:
-        unread = error.message  # the mailbox may be away; the person sees that something is missing
+        unread = (
+            error.message
+        )  # the mailbox may be away; the person sees that something is missing
     return {
         "original": original,
-        "arrived": _moment(desk)(datetime.fromisoformat(original.date)) if original and original.date else None,
+        "arrived": _moment(desk)(datetime.fromisoformat(original.date))
+        if original and original.date
+        else None,
         "unread": unread,
         "snoozes": _snoozes(card, desk.now(), desk.settings.timezone),
         "record": f"/timeline?{urlencode({'request': card.id})}",
@@ -245,7 +277,9 @@ def _read_card(card: Card) -> dict[str, Any]:
         "as_read": seen.text if seen and not card.html else None,
         "hosts": linked_hosts(f"{card.subject}\n{card.body}", seen)[0],
         "changes": lines(card.difference) if card.difference else [],
-        "edits": [{"place": each.place, "lines": lines(each.difference)} for each in card.edits],
+        "edits": [
+            {"place": each.place, "lines": lines(each.difference)} for each in card.edits
+        ],
         "hidden_characters": unseen.count(card.subject + card.body),
     }
 
@@ -279,7 +313,9 @@ def _answer(
         except (Denied, InvalidInput) as failure:
             return await _show_refusal(request, failure, form)
         if done in ("woken", "undone"):
-            return RedirectResponse(f"/approvals/{card_id}?{urlencode({'done': done})}", 303)
+            return RedirectResponse(
+                f"/approvals/{card_id}?{urlencode({'done': done})}", 303
+            )
         return await _go_to_next(request, before, done)
 
     return answer
@@ -289,7 +325,9 @@ async def _go_to_next(request: Request, answered: Card, done: str) -> Response:
     """The next card of the list in which this one was answered; where nothing else waits, this one, as it is now."""
     wanted = _wanted(request)
     snoozed = answered.state == "snoozed"
-    following = await desk_of(request).waiting.following(answered, snoozed=snoozed, wanted=wanted)
+    following = await desk_of(request).waiting.following(
+        answered, snoozed=snoozed, wanted=wanted
+    )
     query = urlencode(_fields(wanted) | {"done": done})
     shown = following or answered
     return RedirectResponse(f"/approvals/{shown.id}?{query}", 303)
@@ -298,8 +336,12 @@ async def _go_to_next(request: Request, answered: Card, done: str) -> Response:
 async def _undo_last(request: Request, form: FormData) -> Response:
     at = _text(form, "at")
     if not (at.isascii() and at.isdigit() and len(at) < 16):
-        raise InvalidInput("the form does not name what is undone", hint="reload the page and try again")
-    cards = await desk_of(request).answers.undo_last(int(at), PERSON, claim_in(request, form))
+        raise InvalidInput(
+            "the form does not name what is undone", hint="reload the page and try again"
+        )
+    cards = await desk_of(request).answers.undo_last(
+        int(at), PERSON, claim_in(request, form)
+    )
     if len(cards) == 1:
         return RedirectResponse(f"/approvals/{cards[0].id}?done=undone", 303)
     return RedirectResponse("/?done=undone", 303)
@@ -311,7 +353,9 @@ async def _show_refusal(request: Request, failure: DeskError, typed: FormData) -
     shown = Denied(_STALE, reason="changed") if isinstance(failure, Changed) else failure
     status = 422 if isinstance(failure, InvalidInput) else 409
     listing = await _listing(request, snoozed=card.state == "snoozed")
-    return await _show(request, card, listing, alone=True, failure=shown, typed=typed, status=status)
+    return await _show(
+        request, card, listing, alone=True, failure=shown, typed=typed, status=status
+    )
 
 
 async def _approve(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Card:
@@ -330,13 +374,17 @@ async def _undo(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Card:
 
 
 async def _reject(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Card:
-    return await desk.answers.reject(*card, _text(form, "reason").strip() or None, PERSON, claim)
+    return await desk.answers.reject(
+        *card, _text(form, "reason").strip() or None, PERSON, claim
+    )
 
 
 async def _respond(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Card:
     words = _text(form, "words").strip()
     if not words:
-        raise InvalidInput("Say how it should be done: the words were empty, and nothing was answered.")
+        raise InvalidInput(
+            "Say how it should be done: the words were empty, and nothing was answered."
+        )
     return await desk.answers.respond(*card, words, PERSON, claim)
 
 
@@ -347,7 +395,9 @@ async def _snooze(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Car
 
 def _snoozes(card: Card, now: datetime, zone: str) -> list[tuple[str, str, datetime]]:
     """The choices that end before the card expires."""
-    offered = [(value, label, at) for value, (label, at) in snoozing.offered(now, zone).items()]
+    offered = [
+        (value, label, at) for value, (label, at) in snoozing.offered(now, zone).items()
+    ]
     return [each for each in offered if card.expires is None or each[2] < card.expires]
 
 
@@ -359,7 +409,10 @@ async def _edit(request: Request) -> Response:
     card = await desk.waiting.card(request.path_params["id"])
     if card.state not in ("waiting", "snoozed"):
         return RedirectResponse(f"/approvals/{card.id}", 303)
-    to, cc, bcc = (", ".join(each.address for each in several) for several in (card.to, card.cc, card.bcc))
+    to, cc, bcc = (
+        ", ".join(each.address for each in several)
+        for several in (card.to, card.cc, card.bcc)
+    )
     letter = Letter(to, card.subject, card.body, cc, bcc)
     return await _form(request, card, letter)
 
@@ -377,7 +430,9 @@ async def _approve_edited(request: Request, form: FormData) -> Response:
     before = await desk.waiting.card(card_id)
     letter = read_letter(form)
     try:
-        await desk.answers.approve_edited(card_id, _digest(form), letter, PERSON, claim_in(request, form))
+        await desk.answers.approve_edited(
+            card_id, _digest(form), letter, PERSON, claim_in(request, form)
+        )
     except (Denied, InvalidInput) as failure:
         shown = Denied(_KEPT, reason="changed") if isinstance(failure, Changed) else failure
         status = 422 if isinstance(failure, InvalidInput) else 409
@@ -386,15 +441,37 @@ async def _approve_edited(request: Request, form: FormData) -> Response:
 
 
 async def _form(
-    request: Request, card: Card, letter: Letter, failure: DeskError | None = None, status: int = 200
+    request: Request,
+    card: Card,
+    letter: Letter,
+    failure: DeskError | None = None,
+    status: int = 200,
 ) -> Response:
     desk = desk_of(request)
-    fields = {each["field"]: each["message"] for each in failure.details.get("fields", ())} if failure else {}
-    known = {"here": "/", "card": card, "letter": letter, "failure": failure, "wrong": fields, "moment": _moment(desk)}
+    fields = (
+        {each["field"]: each["message"] for each in failure.details.get("fields", ())}
+        if failure
+        else {}
+    )
+    known = {
+        "here": "/",
+        "card": card,
+        "letter": letter,
+        "failure": failure,
+        "wrong": fields,
+        "moment": _moment(desk),
+    }
     kept = _kept(_wanted(request))
     known["kept"] = f"?{kept}" if kept else ""
     title = f"Edit: {card.subject}"
-    return await render(request, "edit.html", status=status, title=title, **known, **await _beside(desk, card))
+    return await render(
+        request,
+        "edit.html",
+        status=status,
+        title=title,
+        **known,
+        **await _beside(desk, card),
+    )
 
 
 # Several at once.
@@ -412,18 +489,25 @@ async def _show_batch(
     chosen = [await desk.waiting.card(name) for name in dict.fromkeys(names[:FIRST])]
     shown = [(card, await _beside(desk, card)) for card in chosen]
     known = {"here": "/", "shown": shown, "failure": failure, "moment": _moment(desk)}
-    return await render(request, "batch.html", status=status, title="Approve together", **known)
+    return await render(
+        request, "batch.html", status=status, title="Approve together", **known
+    )
 
 
 async def _approve_all(request: Request, form: FormData) -> Response:
     desk = desk_of(request)
-    answers = [(name, digest) for name, _, digest in (str(each).partition(":") for each in form.getlist("card"))]
+    answers = [
+        (name, digest)
+        for name, _, digest in (str(each).partition(":") for each in form.getlist("card"))
+    ]
     if not answers:
         return RedirectResponse("/", 303)
     try:
         await desk.answers.approve_all(answers, PERSON, claim_in(request, form))
     except Denied as failure:
-        shown = Denied(_STALE, reason="changed") if isinstance(failure, Changed) else failure
+        shown = (
+            Denied(_STALE, reason="changed") if isinstance(failure, Changed) else failure
+        )
         return await _show_batch(request, [name for name, _ in answers], shown, 409)
     return RedirectResponse("/?done=batch", 303)
 

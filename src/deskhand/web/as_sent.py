@@ -14,7 +14,11 @@ POLICY = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none';"
     " frame-ancestors 'self'; sandbox"
 )
-HEADERS = {"Content-Security-Policy": POLICY, "X-DNS-Prefetch-Control": "off", "Referrer-Policy": "no-referrer"}
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-DNS-Prefetch-Control": "off",
+    "Referrer-Policy": "no-referrer",
+}
 LARGEST_PICTURE = 3_000_000
 _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _TAG_NAMES = (
@@ -29,7 +33,11 @@ _LOOK_NAMES = (
 )
 _TAGS = frozenset(_TAG_NAMES.split())
 _LOOKS = frozenset(_LOOK_NAMES.split())
-_SOURCES = {"a": frozenset({"href"}), "img": frozenset({"src"}), "body": frozenset({"background"})}
+_SOURCES = {
+    "a": frozenset({"href"}),
+    "img": frozenset({"src"}),
+    "body": frozenset({"background"}),
+}
 
 
 @dataclass(slots=True)
@@ -49,9 +57,15 @@ def make_sheet(source: str, pictures: Mapping[str, tuple[str, bytes]]) -> Sheet:
             return value
         address = value.strip()
         kind, _, content = address.partition(",")
-        if name == "src" and kind.lower().split(";")[0].removeprefix("data:") in _PICTURES and content:
+        if (
+            name == "src"
+            and kind.lower().split(";")[0].removeprefix("data:") in _PICTURES
+            and content
+        ):
             return address
-        if address.lower().startswith("cid:") and (found := _embed(pictures.get(address[4:]))):
+        if address.lower().startswith("cid:") and (
+            found := _embed(pictures.get(address[4:]))
+        ):
             return found
         blocked += tag in ("img", "body")
         return None

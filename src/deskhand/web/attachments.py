@@ -57,7 +57,9 @@ async def show_attachments(desk: Desk, card: Card) -> dict[str, object]:
     previews = [_preview(card, number, content) for number, content in enumerate(contents)]
     swapped = None
     if card.state not in ("sent", "rejected", "expired", "withdrawn"):
-        swapped = await to_thread.run_sync(enclosures.find_changed, desk.settings, card.attachments)
+        swapped = await to_thread.run_sync(
+            enclosures.find_changed, desk.settings, card.attachments
+        )
     return {"attached": previews, "swapped": swapped}
 
 
@@ -77,7 +79,9 @@ def _preview(card: Card, number: int, content: bytes | None) -> Preview:
 
 async def _download(request: Request) -> Response:
     file, content = await _find(request)
-    named = {"Content-Disposition": f"attachment; filename*=utf-8''{quote(file.name, safe='')}"}
+    named = {
+        "Content-Disposition": f"attachment; filename*=utf-8''{quote(file.name, safe='')}"
+    }
     return Response(content, media_type="application/octet-stream", headers=_ALONE | named)
 
 
@@ -92,7 +96,9 @@ async def _picture(request: Request) -> Response:
 async def _text(request: Request) -> Response:
     """What a document says, read in a process of its own that can reach nothing."""
     file, content = await _find(request)
-    found = await to_thread.run_sync(extract, content, file.content_type, file.name, limiter=_readers())
+    found = await to_thread.run_sync(
+        extract, content, file.content_type, file.name, limiter=_readers()
+    )
     return await render(
         request,
         "document.html",

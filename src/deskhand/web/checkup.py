@@ -48,8 +48,18 @@ async def _checkup(request: Request) -> Response:
         "checkup.html",
         title="Health",
         findings=await _findings(desk),
-        sessions=[(each, shown_time(desk, each.created), shown_time(desk, each.seen)) for each in signed_in],
-        tokens=[(each, shown_time(desk, each.created), each.used and shown_time(desk, each.used)) for each in kept],
+        sessions=[
+            (each, shown_time(desk, each.created), shown_time(desk, each.seen))
+            for each in signed_in
+        ],
+        tokens=[
+            (
+                each,
+                shown_time(desk, each.created),
+                each.used and shown_time(desk, each.used),
+            )
+            for each in kept
+        ],
         doors=[(kind.path, kind.title) for kind in SERVERS.values()],
         address=own_origin(request),
         done=done_in(request, DONE),
@@ -61,7 +71,12 @@ async def _findings(desk: Desk) -> "list[Finding]":
     from deskhand.setup.doctor import checkup
 
     found = await checkup(desk)
-    return [each for state in ("bad", "warning", "good") for each in found if each.state == state]
+    return [
+        each
+        for state in ("bad", "warning", "good")
+        for each in found
+        if each.state == state
+    ]
 
 
 async def _end(request: Request, form: FormData) -> Response:
@@ -91,5 +106,7 @@ async def _revoke(request: Request, form: FormData) -> Response:
 def _demand_text(form: FormData, name: str) -> str:
     given = text_in(form, name)
     if not given:
-        raise InvalidInput(f"the form names no {name}", hint="reload the page and try again")
+        raise InvalidInput(
+            f"the form names no {name}", hint="reload the page and try again"
+        )
     return given

@@ -60,7 +60,9 @@ def routes() -> list[Route]:
 # Showing.
 
 
-async def _show(request: Request, problem: DeskError | None = None, typed: FormData | None = None) -> Response:
+async def _show(
+    request: Request, problem: DeskError | None = None, typed: FormData | None = None
+) -> Response:
     desk = desk_of(request)
     now = desk.now()
     count = max(number_in(request, "count", digits=4) or 0, PAGE)
@@ -82,7 +84,9 @@ async def _show(request: Request, problem: DeskError | None = None, typed: FormD
         "declined": await desk.store.read(first_look.list_declined),
         "step": chosen,
         "alone": bool(named),
-        "done": _say_done(request, {step.data.message_id: moment(until).natural for step, until in later}),
+        "done": _say_done(
+            request, {step.data.message_id: moment(until).natural for step, until in later}
+        ),
         "typed": typed or {},
         "moment": moment,
     }
@@ -145,7 +149,9 @@ async def _open(desk: Desk, step: Step) -> dict[str, Any]:
         "mail": mail,
         "why": decision and (decision.info_needed or decision.reasoning),
         "target": decision and decision.delegation_target,
-        "choices": [(value, *each) for value, each in snoozing.offered(desk.now(), zone).items()],
+        "choices": [
+            (value, *each) for value, each in snoozing.offered(desk.now(), zone).items()
+        ],
         "suits": _suits(mail) if mail else {},
     }
 
@@ -154,7 +160,12 @@ def _suits(mail: FullMessage) -> dict[str, str]:
     """What a rule about mails like this one could ask for."""
     address = triage.sender(mail)
     domain = address.rpartition("@")[2]
-    offered = {"sender": address, "domain": domain, "list_id": mail.list_id, "subject": mail.summary.subject}
+    offered = {
+        "sender": address,
+        "domain": domain,
+        "list_id": mail.list_id,
+        "subject": mail.summary.subject,
+    }
     return {name: value for name, value in offered.items() if value.strip()}
 
 
@@ -176,7 +187,9 @@ def _act(done: str, act: _Doing) -> Callable[[Request, FormData], Awaitable[Resp
             place = await act(desk, message_id, form)
         except (Denied, InvalidInput, NotFound) as failure:
             return await _show(request, failure, form)
-        await desk.record(PERSON, "decide_mail", message_id, {"done": done or "replied"}, None, 0)
+        await desk.record(
+            PERSON, "decide_mail", message_id, {"done": done or "replied"}, None, 0
+        )
         return RedirectResponse(place or _address(done, of=message_id, **following), 303)
 
     return answer
@@ -229,8 +242,12 @@ async def _bring_back(desk: Desk, message_id: str, form: FormData) -> str:
 
 async def _answer_first(request: Request, form: FormData) -> Response:
     await demand_person(request, form)
-    look = await first_look.answer(desk_of(request), text_in(form, "mailbox"), text_in(form, "answer"))
-    return RedirectResponse(_address("first", many=look.found if look.answer == "all" else 0), 303)
+    look = await first_look.answer(
+        desk_of(request), text_in(form, "mailbox"), text_in(form, "answer")
+    )
+    return RedirectResponse(
+        _address("first", many=look.found if look.answer == "all" else 0), 303
+    )
 
 
 # Rules.
@@ -239,10 +256,14 @@ async def _answer_first(request: Request, form: FormData) -> Response:
 async def _try_rule(request: Request) -> Response:
     """What a rule would have done with the last mails, before it counts."""
     given = request.query_params
-    return await _show_rule(request, {name: given.get(name, "") for name in ("by", *_RULE_FIELDS, "mail")})
+    return await _show_rule(
+        request, {name: given.get(name, "") for name in ("by", *_RULE_FIELDS, "mail")}
+    )
 
 
-async def _show_rule(request: Request, given: dict[str, str], problem: DeskError | None = None) -> Response:
+async def _show_rule(
+    request: Request, given: dict[str, str], problem: DeskError | None = None
+) -> Response:
     desk = desk_of(request)
     rule = _read_rule(given)
     touched, looked_at = await rules.find_touched(desk, rule)
@@ -265,13 +286,22 @@ def _read_rule(given: dict[str, str]) -> Rule:
     by = given["by"]
     value = given.get(by, "").strip() if by in _RULE_FIELDS else ""
     if not value:
-        raise InvalidInput("Say which mails the rule is for.", hint="go back and choose one of the four")
-    words = {"sender": "from", "domain": "from everybody at", "list_id": "of the list", "subject": "with the subject"}
+        raise InvalidInput(
+            "Say which mails the rule is for.", hint="go back and choose one of the four"
+        )
+    words = {
+        "sender": "from",
+        "domain": "from everybody at",
+        "list_id": "of the list",
+        "subject": "with the subject",
+    }
     name = f"always archive mail {words[by]} {value}"[:200]
     try:
         return Rule.model_validate({"name": name, by: value, "decision": "archive"})
     except ValidationError as error:
-        raise InvalidInput("that is no rule", hint="; ".join(each["msg"] for each in error.errors())) from error
+        raise InvalidInput(
+            "that is no rule", hint="; ".join(each["msg"] for each in error.errors())
+        ) from error
 
 
 async def _make_rule(request: Request, form: FormData) -> Response:
@@ -279,11 +309,15 @@ async def _make_rule(request: Request, form: FormData) -> Response:
     given = {name: text_in(form, name) for name in ("by", *_RULE_FIELDS, "mail")}
     rule = _read_rule(given)
     try:
-        await desk.answers.demand_person(PERSON, claim_in(request, form), Said(word="change mails"))
+        await desk.answers.demand_person(
+            PERSON, claim_in(request, form), Said(word="change mails")
+        )
         await asyncio.to_thread(rules.add_rule, desk.settings.home, rule)
     except Denied as failure:
         return await _show_rule(request, given, failure)
-    await desk.record(PERSON, "make_rule", rule.name, rule.model_dump(exclude_none=True), None, 0)
+    await desk.record(
+        PERSON, "make_rule", rule.name, rule.model_dump(exclude_none=True), None, 0
+    )
     woken = 0
     if text_in(form, "now"):
         woken = await deciding.apply_rules(desk, rule)

@@ -29,7 +29,13 @@ from deskhand.web.address import own_origin
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, text_in
 from deskhand.web.sessions import Session, Way
-from deskhand.web.signing import demand_assertion, find_localhost, keys_here, offer, signing_origin
+from deskhand.web.signing import (
+    demand_assertion,
+    find_localhost,
+    keys_here,
+    offer,
+    signing_origin,
+)
 
 Page = Callable[[Request], Awaitable[Response]]
 Effect = Callable[[Request, FormData], Awaitable[Response]]
@@ -54,11 +60,18 @@ def page(path: str, handler: Page, *, linked: bool = False) -> Route:
             return await handler(request)
         if linked and request.headers.get("sec-fetch-site") == "cross-site":
             # A browser that came by a link elsewhere has withheld its cookie; coming from our own page it shows it.
-            return await render(request, "entered.html", title="One moment", place=_place(request))
+            return await render(
+                request, "entered.html", title="One moment", place=_place(request)
+            )
         away = _to_sign_in(request)
         if linked and len(_place(request)) <= _LONGEST_PLACE:
             limits = _cookie_limits(request)
-            away.set_cookie(_place_cookie(request), quote(_place(request)), max_age=_PLACE_LIFE, **limits)
+            away.set_cookie(
+                _place_cookie(request),
+                quote(_place(request)),
+                max_age=_PLACE_LIFE,
+                **limits,
+            )
         return away
 
     return Route(path, answer, methods=["GET"])
@@ -73,7 +86,11 @@ def effect(path: str, handler: Effect) -> Route:
         async with _form(request, FORM_BYTES) as form:
             given = text_in(form, "form_token") or request.headers.get("x-form-token", "")
             if not hmac.compare_digest(given.encode(), session.form_token.encode()):
-                raise Denied("this form is not of this session", reason="form", hint="reload the page and try again")
+                raise Denied(
+                    "this form is not of this session",
+                    reason="form",
+                    hint="reload the page and try again",
+                )
             return await handler(request, form)
 
     return Route(path, answer, methods=["POST"])
@@ -177,7 +194,9 @@ async def _sign_in(request: Request) -> Response:
     return await _show_sign_in(request, status=200)
 
 
-async def _show_sign_in(request: Request, wrong: Way | None = None, status: int = 401) -> Response:
+async def _show_sign_in(
+    request: Request, wrong: Way | None = None, status: int = 401
+) -> Response:
     desk = desk_of(request)
     known = {
         "wrong": wrong,
@@ -197,11 +216,21 @@ async def _enter_by_link(request: Request) -> Response:
     if request.method != "GET" or "prefetch" in purpose:
         return await _show_sign_in(request)
     link = request.path_params["link"]
-    redeem = partial(sessions.redeem, link=link, browser=_browser(request), now=now, place=_came_from(request))
+    redeem = partial(
+        sessions.redeem,
+        link=link,
+        browser=_browser(request),
+        now=now,
+        place=_came_from(request),
+    )
     session = await desk.store.write(redeem)
     if session is not None:
         return await _let_in(request, session, "link")
-    await _record_failure(request, "link", AuthRequired("the link was used before, is too old, or never was one"))
+    await _record_failure(
+        request,
+        "link",
+        AuthRequired("the link was used before, is too old, or never was one"),
+    )
     return await _show_sign_in(request, "link")
 
 
@@ -213,7 +242,11 @@ async def _show_pairing(request: Request) -> Response:
 async def _pair(request: Request) -> Response:
     desk = desk_of(request)
     demand_own_origin(request)
-    given = {"link": request.path_params["link"], "browser": _browser(request), "place": _came_from(request)}
+    given = {
+        "link": request.path_params["link"],
+        "browser": _browser(request),
+        "place": _came_from(request),
+    }
 
     def redeem(tx: Transaction) -> Session | None:
         passwords.demand_few_codes(tx, given["place"], desk.now())
@@ -225,7 +258,11 @@ async def _pair(request: Request) -> Response:
     session = await desk.store.write(redeem)
     if session is not None:
         return await _let_in(request, session, "pairing")
-    await _record_failure(request, "pairing", AuthRequired("the code was used before, is too old, or never was one"))
+    await _record_failure(
+        request,
+        "pairing",
+        AuthRequired("the code was used before, is too old, or never was one"),
+    )
     return await _show_sign_in(request, "pairing")
 
 
@@ -235,7 +272,9 @@ async def _enter_by_password(request: Request) -> Response:
     async with _form(request, SIGN_IN_BYTES) as form:
         given = str(form.get("password", ""))
     now = desk.now()
-    kept = await desk.store.write(partial(passwords.attempt, now=now, place=_came_from(request)))
+    kept = await desk.store.write(
+        partial(passwords.attempt, now=now, place=_came_from(request))
+    )
     if kept is None:
         return await _show_sign_in(request)
     desk.policy.demand_own_password(kept)
@@ -261,7 +300,15 @@ async def _enter_by_passkey(request: Request) -> Response:
 
     def accept(tx: Transaction) -> None:
         signed = demand_assertion(given)
-        passkeys.accept(tx, desk.policy.seal, passkeys.SIGN_IN, signed, origin=origin, place=_SIGN_IN, now=desk.now())
+        passkeys.accept(
+            tx,
+            desk.policy.seal,
+            passkeys.SIGN_IN,
+            signed,
+            origin=origin,
+            place=_SIGN_IN,
+            now=desk.now(),
+        )
 
     try:
         await desk.store.write(accept)
@@ -277,7 +324,9 @@ async def _enter_by_code(request: Request) -> Response:
     async with _form(request, SIGN_IN_BYTES) as form:
         code = text_in(form, "code")
     if not await desk.store.write(passkeys.use_code, desk.policy.seal, code):
-        await _record_failure(request, "code", AuthRequired("no recovery code, or one that was used"))
+        await _record_failure(
+            request, "code", AuthRequired("no recovery code, or one that was used")
+        )
         return await _show_sign_in(request, "code")
     return await _let_in(request, await _begin(request, "code"), "code")
 
@@ -285,7 +334,13 @@ async def _enter_by_code(request: Request) -> Response:
 async def _begin(request: Request, way: Way) -> Session:
     desk = desk_of(request)
     await desk.store.write(passwords.know_place, _came_from(request), desk.now())
-    begin = partial(sessions.begin, browser=_browser(request), now=desk.now(), way=way, place=_came_from(request))
+    begin = partial(
+        sessions.begin,
+        browser=_browser(request),
+        now=desk.now(),
+        way=way,
+        place=_came_from(request),
+    )
     return await desk.store.write(begin)
 
 
@@ -308,7 +363,9 @@ async def _let_in(request: Request, session: Session, way: Way) -> Response:
         # A browser that came by a link elsewhere withholds the new cookie from the redirect, but not from our own page.
         answer = await render(request, "entered.html", title="Signed in", place=place)
     life = int(sessions.LIFE.total_seconds())
-    answer.set_cookie(cookie_name(request), session.key, max_age=life, **_cookie_limits(request))
+    answer.set_cookie(
+        cookie_name(request), session.key, max_age=life, **_cookie_limits(request)
+    )
     answer.delete_cookie(_place_cookie(request), **_cookie_limits(request))
     return answer
 
@@ -316,7 +373,9 @@ async def _let_in(request: Request, session: Session, way: Way) -> Response:
 async def _record(request: Request, way: Way, error: DeskError | None) -> None:
     details = {"way": way, "browser": _browser(request), "place": _came_from(request)}
     result: Result = "rejected" if error else "success"
-    await desk_of(request).record("person", "sign_in", "page", details, error, 0, result=result)
+    await desk_of(request).record(
+        "person", "sign_in", "page", details, error, 0, result=result
+    )
 
 
 async def _leave(request: Request, form: FormData) -> Response:

@@ -30,7 +30,11 @@ FIRST = 25
 
 def word(counts: Counts, cards: Sequence[Card | Waits], left: int) -> str:
     """What waits, as one word that changes when it does and tells nothing; `left` are mails to decide."""
-    seen = [repr(counts), str(left), *(f"{card.id} {card.digest} {card.state}" for card in cards)]
+    seen = [
+        repr(counts),
+        str(left),
+        *(f"{card.id} {card.digest} {card.state}" for card in cards),
+    ]
     return sha256("\n".join(seen).encode()).hexdigest()[:16]
 
 
@@ -51,7 +55,9 @@ class Events:
         self._state: str | None = None
         self._turn = asyncio.Event()
 
-    async def stream(self, seen: str | None, welcome: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
+    async def stream(
+        self, seen: str | None, welcome: Callable[[], Awaitable[bool]]
+    ) -> AsyncIterator[str]:
         """`changed` whenever the state is another than the one that the page has seen, and a sign of life between."""
         self._enter()
         try:
@@ -71,7 +77,9 @@ class Events:
         """Whether nothing happened for so long that a sign of life is due; a server that ends waits for no stream."""
         waits = [asyncio.create_task(each.wait()) for each in (turn, self._stopping)]
         try:
-            done, _ = await asyncio.wait(waits, timeout=self._beat, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                waits, timeout=self._beat, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
             for each in waits:
                 each.cancel()
@@ -110,4 +118,6 @@ async def events(request: Request) -> Response:
         return await desk.store.read_one(sessions.find, session.key, desk.now()) is not None
 
     seen = request.headers.get("last-event-id") or request.query_params.get("seen")
-    return StreamingResponse(bell.stream(seen, welcome), headers=HEADERS, media_type="text/event-stream")
+    return StreamingResponse(
+        bell.stream(seen, welcome), headers=HEADERS, media_type="text/event-stream"
+    )

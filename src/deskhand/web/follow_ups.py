@@ -18,7 +18,10 @@ from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, text_in
 from deskhand.web.times import local_time
 
-DONE = {"cancelled": "You are not told of it.", "set": "You are told then, if nobody has answered."}
+DONE = {
+    "cancelled": "You are not told of it.",
+    "set": "You are told then, if nobody has answered.",
+}
 _MAILS = ("send_email", "reply_email", "forward_email", "draft")
 _GONE = ("rejected", "expired", "withdrawn", "failed")
 
@@ -52,10 +55,18 @@ async def find(desk: Desk, card: Card) -> FollowUpForm | None:
 async def _show(request: Request) -> Response:
     desk = desk_of(request)
     found = await desk.store.read(follow_ups.list_awaited)
-    shown = [(each.request, local_time(desk, each.due), _describe_left(desk, each)) for each in found]
+    shown = [
+        (each.request, local_time(desk, each.due), _describe_left(desk, each))
+        for each in found
+    ]
     title = "Answers that you wait for"
     return await render(
-        request, "follow_ups.html", title=title, here="/mail", awaited=shown, done=done_in(request, DONE)
+        request,
+        "follow_ups.html",
+        title=title,
+        here="/mail",
+        awaited=shown,
+        done=done_in(request, DONE),
     )
 
 
@@ -70,7 +81,9 @@ async def _set(request: Request, form: FormData) -> Response:
     name = request.path_params["id"]
     await demand_person(request, form)
     wanted = read_wait(text_in(form, "when"), desk.now(), desk.settings.timezone, "when")
-    due = await desk.store.write(follow_ups.await_answer, await desk.waiting.find(name), wanted, desk.now())
+    due = await desk.store.write(
+        follow_ups.await_answer, await desk.waiting.find(name), wanted, desk.now()
+    )
     await desk.record("person", "follow_up", name, {"due": due}, None, 0)
     return RedirectResponse(f"/approvals/{name}", 303)
 

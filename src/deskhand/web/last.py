@@ -32,7 +32,9 @@ def describe_last(last: LastAnswer, now: datetime, zone: str) -> Undoable:
         case "snoozed" if first.snoozed is not None:
             said = f"Snoozed until {clock.natural(first.snoozed, now, zone)}."
     seconds = max(0.0, (last.until - now).total_seconds())
-    return Undoable(said, None if several else first.action.subject, clock.to_ms(last.at), seconds)
+    return Undoable(
+        said, None if several else first.action.subject, clock.to_ms(last.at), seconds
+    )
 
 
 _SAID = {

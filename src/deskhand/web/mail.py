@@ -132,7 +132,9 @@ async def _thread(request: Request) -> Response:
     """All mails of a thread; of a long one the last are shown whole, the others by their subject."""
     desk = desk_of(request)
     listed = await desk.mailbox.thread(request.path_params["thread_id"])
-    read: list[FullMessage] = [await desk.mailbox.get(mail.id) for mail in listed[-MOST_READ:]]
+    read: list[FullMessage] = [
+        await desk.mailbox.get(mail.id) for mail in listed[-MOST_READ:]
+    ]
     return await render(
         request,
         "thread.html",
@@ -168,7 +170,11 @@ async def _file(request: Request) -> Response:
     if found is None:
         raise NotFound(f"this mail has no attachment {name[:100]}")
     kept = f"attachment; filename*=UTF-8''{quote(found[0].name, safe='')}"
-    return Response(found[1], media_type="application/octet-stream", headers={"Content-Disposition": kept})
+    return Response(
+        found[1],
+        media_type="application/octet-stream",
+        headers={"Content-Disposition": kept},
+    )
 
 
 # Changing.
@@ -180,15 +186,21 @@ async def _change(request: Request, form: FormData) -> Response:
     do = next((each for each in SAID if each == text_in(form, "do")), None)
     query = text_in(form, "q")
     if do is None:
-        raise InvalidInput("that is nothing to do with mails", hint="go back and choose one of the buttons")
+        raise InvalidInput(
+            "that is nothing to do with mails", hint="go back and choose one of the buttons"
+        )
     takes_label = do in ("label", "unlabel")
     change = read_change(do, text_in(form, "label") if takes_label else None)
     mails = await _find(desk, form, query)
     doubtful = do == "trash" and any("UNREAD" in mail.labels for mail in mails)
     problem: Denied | None = None
-    if mails and (text_in(form, "sure") or not (doubtful or len(mails) > MANY or text_in(form, "all"))):
+    if mails and (
+        text_in(form, "sure") or not (doubtful or len(mails) > MANY or text_in(form, "all"))
+    ):
         try:
-            await desk.answers.demand_person(PERSON, claim_in(request, form), say_change(form))
+            await desk.answers.demand_person(
+                PERSON, claim_in(request, form), say_change(form)
+            )
         except Denied as failure:
             problem = failure
         else:
@@ -206,14 +218,24 @@ async def _change(request: Request, form: FormData) -> Response:
         "query": query,
     }
     every = bool(text_in(form, "all"))
-    return await render(request, "change.html", title="Change mails", problem=problem, every=every, **known)
+    return await render(
+        request, "change.html", title="Change mails", problem=problem, every=every, **known
+    )
 
 
 def say_change(form: FormData) -> Said:
     """What a passkey signs for a change: what is done, with which mails or with all that a search finds."""
     chosen = sorted(each for each in form.getlist("mail") if isinstance(each, str))
-    what = [text_in(form, "do"), text_in(form, "label"), text_in(form, "all") and text_in(form, "q"), *chosen]
-    return Said(word="change mails", about=(("mails", sha256(json.dumps(what).encode()).hexdigest()),))
+    what = [
+        text_in(form, "do"),
+        text_in(form, "label"),
+        text_in(form, "all") and text_in(form, "q"),
+        *chosen,
+    ]
+    return Said(
+        word="change mails",
+        about=(("mails", sha256(json.dumps(what).encode()).hexdigest()),),
+    )
 
 
 async def _find(desk: Desk, form: FormData, query: str) -> list[MailSummary]:
@@ -222,24 +244,36 @@ async def _find(desk: Desk, form: FormData, query: str) -> list[MailSummary]:
         return await desk.mailbox.list_mails(list(dict.fromkeys(chosen)))
     if not query.strip():
         raise InvalidInput(
-            "all mails that match nothing in particular are every mail", hint="search for something first"
+            "all mails that match nothing in particular are every mail",
+            hint="search for something first",
         )
     found = await desk.mailbox.search(query, MOST_CHANGED + 1)
     if len(found) > MOST_CHANGED:
-        raise TooLarge(f"more than {MOST_CHANGED} mails match", hint="narrow the search, for example by a date")
+        raise TooLarge(
+            f"more than {MOST_CHANGED} mails match",
+            hint="narrow the search, for example by a date",
+        )
     return found
 
 
-async def _carry_out(request: Request, change: Deed, mails: Sequence[MailSummary], query: str) -> Response:
+async def _carry_out(
+    request: Request, change: Deed, mails: Sequence[MailSummary], query: str
+) -> Response:
     way_back = find_way_back(change, mails)
     count = await _do(desk_of(request), change, [mail.id for mail in mails])
     _last_changes(request)[sessions.name_of(request.state.session)] = way_back
-    return RedirectResponse(f"/mail?{urlencode({'q': query, 'done': change.do, 'count': count})}", 303)
+    return RedirectResponse(
+        f"/mail?{urlencode({'q': query, 'done': change.do, 'count': count})}", 303
+    )
 
 
 async def _do(desk: Desk, change: Deed, ids: Sequence[str]) -> int:
     if desk.settings.dev_mode:
-        raise Denied("DEV_MODE is on: nothing is changed", reason="dev_mode", hint="set DEV_MODE=false")
+        raise Denied(
+            "DEV_MODE is on: nothing is changed",
+            reason="dev_mode",
+            hint="set DEV_MODE=false",
+        )
     count = await desk.mailbox.change(ids, change)
     facts = {"do": change.do, "label": change.label, "mails": count}
     await desk.record(PERSON, "update_emails", f"{count} mails", facts, None, 0)

@@ -37,7 +37,23 @@ PICTURES = {
 _MOST_SHOWN = 30
 """So many notes are shown within one; any further ones are links."""
 _MOST_LOCATED = 300
-_BLOCKS = {"blockquote", "details", "div", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "summary", "ul"}
+_BLOCKS = {
+    "blockquote",
+    "details",
+    "div",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "hr",
+    "li",
+    "ol",
+    "p",
+    "pre",
+    "summary",
+    "ul",
+}
 _TABLES = {"table", "tbody", "td", "th", "thead", "tr"}
 _WORDS = {"a", "br", "code", "del", "em", "img", "input", "mark", "s", "strong", "sup"}
 _TAGS = _BLOCKS | _TABLES | _WORDS
@@ -92,14 +108,19 @@ class _NotePage:
         for token in every:
             _direct(token, path)
         self._fill([token for token in every if token.type == "embed"], path, within=within)
-        shown, *listed = [str(_parser().renderer.render(each, _parser().options, env)) for each in (tokens, *notes)]
+        shown, *listed = [
+            str(_parser().renderer.render(each, _parser().options, env))
+            for each in (tokens, *notes)
+        ]
         return shown + _listed(listed, env)
 
     def _fill(self, embeds: Sequence[Token], path: str, *, within: bool) -> None:
         """Give each embed what is shown in its place."""
         found: Mapping[str, str] = {}
         if self._vaults and embeds:
-            found = self._vaults.locate([token.content for token in embeds[:_MOST_LOCATED]], path)
+            found = self._vaults.locate(
+                [token.content for token in embeds[:_MOST_LOCATED]], path
+            )
         for token in embeds:
             there = found.get(token.content)
             token.meta["html"] = _link(token, there, path)
@@ -118,7 +139,9 @@ class _NotePage:
         for paragraph in around:
             paragraph.hidden = True
         inside = self.render(text, path, within=True)
-        token.meta["html"] = f'<div class="embed"><p>{token.meta["html"]}</p>\n{inside}</div>\n'
+        token.meta["html"] = (
+            f'<div class="embed"><p>{token.meta["html"]}</p>\n{inside}</div>\n'
+        )
 
 
 @cache
@@ -135,7 +158,11 @@ def _all(tokens: Sequence[Token]) -> Iterator[Token]:
         yield token
         for child in token.children or ():
             yield child
-            if child.type == "embed" and len(token.children or ()) == 1 and tokens[at - 1].type == "paragraph_open":
+            if (
+                child.type == "embed"
+                and len(token.children or ()) == 1
+                and tokens[at - 1].type == "paragraph_open"
+            ):
                 child.meta["around"] = (tokens[at - 1], tokens[at + 1])
 
 
@@ -195,11 +222,15 @@ def _link(token: Token, found: str | None, holder: str) -> str:
     return f'<img src="{address}" alt="{name}" loading="lazy"{measures}>'
 
 
-def _render_embed(_self: object, tokens: Sequence[Token], at: int, _options: object, _env: object) -> str:
+def _render_embed(
+    _self: object, tokens: Sequence[Token], at: int, _options: object, _env: object
+) -> str:
     return str(tokens[at].meta["html"])
 
 
-def _render_picture_elsewhere(_self: object, tokens: Sequence[Token], at: int, _options: object, _env: object) -> str:
+def _render_picture_elsewhere(
+    _self: object, tokens: Sequence[Token], at: int, _options: object, _env: object
+) -> str:
     """A picture from elsewhere is named, never loaded: whoever wrote the note would see that it was opened."""
     name = escapeHtml(tokens[at].content or "without a name")
     source = str(tokens[at].attrGet("src") or "")

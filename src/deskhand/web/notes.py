@@ -24,7 +24,9 @@ from deskhand.web.unavailable import or_unavailable
 
 PAGE = 50
 _FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
-_LINK = re.compile(r"\[\[(?P<target>[^\[\]|#\n]+)(?:#[^\[\]|\n]*)?(?:\|(?P<alias>[^\[\]\n]+))?\]\]")
+_LINK = re.compile(
+    r"\[\[(?P<target>[^\[\]|#\n]+)(?:#[^\[\]|\n]*)?(?:\|(?P<alias>[^\[\]\n]+))?\]\]"
+)
 FOLDER_PAGE = 200
 BACKLINKS = 30
 
@@ -51,7 +53,9 @@ async def _search(request: Request, query: str) -> Response:
     if name is not None:
         desk_of(request).settings.find_vault(name)
     with viewing(VaultView(asked=name)):
-        found = await to_thread.run_sync(vaults.search, query, PAGE, request.query_params.get("cursor"))
+        found = await to_thread.run_sync(
+            vaults.search, query, PAGE, request.query_params.get("cursor")
+        )
     given = {"q": query, "vault": name or ""}
     older = next_page("/notes", given, "cursor", found.next_cursor)
     return await render(
@@ -91,10 +95,17 @@ async def _folder(request: Request) -> Response:
         vaults=vaults.names,
         problem=problem,
         root=carry(""),
-        trail=[(part, carry("/".join(parts[:depth]))) for depth, part in enumerate(parts, 1)],
+        trail=[
+            (part, carry("/".join(parts[:depth]))) for depth, part in enumerate(parts, 1)
+        ],
         total=len(folder.notes),
-        folders=[(name, carry(posixpath.join(folder.path, name))) for name in folder.folders],
-        notes=[(name, carry(posixpath.join(folder.path, name))) for name in folder.notes[start:end]],
+        folders=[
+            (name, carry(posixpath.join(folder.path, name))) for name in folder.folders
+        ],
+        notes=[
+            (name, carry(posixpath.join(folder.path, name)))
+            for name in folder.notes[start:end]
+        ],
         older=next_page("/notes", {"folder": carry(folder.path)}, "from", rest and end),
     )
 
@@ -108,7 +119,9 @@ async def _open(request: Request) -> Response:
     html = None
     if len(note.body) <= markdown.LONGEST:
         html = await to_thread.run_sync(markdown.html, note.body, carry(note.path), vaults)
-    links, count = await to_thread.run_sync(vaults.vault(name).index.backlinks, note.path, BACKLINKS)
+    links, count = await to_thread.run_sync(
+        vaults.vault(name).index.backlinks, note.path, BACKLINKS
+    )
     place = desk.settings.find_vault(name).path / note.path
     folder = posixpath.dirname(note.path)
     return await render(
@@ -121,7 +134,10 @@ async def _open(request: Request) -> Response:
         root=carry(""),
         folder=folder,
         folder_path=carry(folder),
-        properties=[(key, _values(value, carry(note.path))) for key, value in note.frontmatter.items()],
+        properties=[
+            (key, _values(value, carry(note.path)))
+            for key, value in note.frontmatter.items()
+        ],
         html=html,
         obsidian=f"obsidian://open?path={quote(str(place), safe='')}",
         links=[(path, carry(path)) for path in links],
@@ -140,7 +156,10 @@ async def _follow(request: Request) -> Response:
         return RedirectResponse(markdown.note_address(vaults.carry(own, path)), 303)
     files = await to_thread.run_sync(vault.locate, [name], holder)
     if name not in files:
-        raise NotFound(f"no note is named {name}", hint="the link leads to a note that is not there, or not yet")
+        raise NotFound(
+            f"no note is named {name}",
+            hint="the link leads to a note that is not there, or not yet",
+        )
     return RedirectResponse(markdown.file_address(vaults.carry(own, files[name])), 303)
 
 
@@ -157,7 +176,11 @@ async def _send_file(request: Request) -> Response:
         "Content-Disposition": f"{way}; filename*=UTF-8''{quote(posixpath.basename(path), safe='')}",
         "Content-Security-Policy": _FILE_POLICY,
     }
-    return Response(data, media_type=markdown.PICTURES.get(kind, "application/octet-stream"), headers=headers)
+    return Response(
+        data,
+        media_type=markdown.PICTURES.get(kind, "application/octet-stream"),
+        headers=headers,
+    )
 
 
 def _resolve(vault: Vault, name: str, holder: str) -> str | None:
@@ -175,7 +198,9 @@ def _resolve(vault: Vault, name: str, holder: str) -> str | None:
 
 def _values(value: Any, holder: str) -> list[tuple[str, str | None]]:
     """The texts of a property, each with where it leads if it is a link."""
-    return [_value(each, holder) for each in (value if isinstance(value, list) else [value])]
+    return [
+        _value(each, holder) for each in (value if isinstance(value, list) else [value])
+    ]
 
 
 def _value(value: Any, holder: str) -> tuple[str, str | None]:

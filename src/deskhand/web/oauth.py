@@ -160,13 +160,25 @@ class Asked:
         if given.get("response_type") != "code":
             raise OAuthRefusal("unsupported_response_type", "response_type is code")
         challenge = given.get("code_challenge", "")
-        if given.get("code_challenge_method") != "S256" or not grants.CHALLENGE.fullmatch(challenge):
-            raise OAuthRefusal("invalid_request", "PKCE is needed: code_challenge, and code_challenge_method S256")
+        if given.get("code_challenge_method") != "S256" or not grants.CHALLENGE.fullmatch(
+            challenge
+        ):
+            raise OAuthRefusal(
+                "invalid_request",
+                "PKCE is needed: code_challenge, and code_challenge_method S256",
+            )
         if len(given.get("state", "")) > _LONGEST_STATE:
             raise OAuthRefusal("invalid_request", "the state is too long")
         resource = _read_resource(given.get("resource"), self.issuer) or EVERY_ENDPOINT
         scopes = _read_scopes(given.get("scope")) or _scopes_of(ENDPOINTS.get(resource))
-        return Allowed(self.client.id, self.client.name, self.redirect, challenge, tuple(scopes), resource)
+        return Allowed(
+            self.client.id,
+            self.client.name,
+            self.redirect,
+            challenge,
+            tuple(scopes),
+            resource,
+        )
 
 
 async def _ask(request: Request) -> Response:
@@ -179,42 +191,68 @@ async def _ask(request: Request) -> Response:
 
 async def _answer(request: Request, form: FormData) -> Response:
     desk = desk_of(request)
-    fields = [(name, str(value)) for name, value in form.multi_items() if name in _PARAMETERS]
+    fields = [
+        (name, str(value)) for name, value in form.multi_items() if name in _PARAMETERS
+    ]
     asked = await _read_asked(request, fields)
     try:
         allowed = asked.read()
     except OAuthRefusal as refusal:
         return asked.refuse(refusal)
-    about = {"client_id": asked.client.id, "redirect": asked.redirect, "resource": allowed.resource}
+    about = {
+        "client_id": asked.client.id,
+        "redirect": asked.redirect,
+        "resource": allowed.resource,
+    }
     if text_in(form, "answer") != "allow":
         no = OAuthRefusal("access_denied", "the person said no")
-        await desk.record("person", "connect_client", allowed.name, about, no, 0, result="rejected")
+        await desk.record(
+            "person", "connect_client", allowed.name, about, no, 0, result="rejected"
+        )
         return asked.refuse(no)
     chosen = _choose(allowed, form)
     if not chosen:
         problem = InvalidInput("Choose at least one thing that it may do, or say no.")
         return await _show(request, asked, allowed, problem=problem)
     try:
-        await desk.answers.demand_person("person", claim_in(request, form), _say(allowed._replace(scopes=chosen)))
+        await desk.answers.demand_person(
+            "person", claim_in(request, form), _say(allowed._replace(scopes=chosen))
+        )
     except Denied as refused:
         return await _show(request, asked, allowed, problem=refused)
     code = await desk.store.write(grants.allow, allowed._replace(scopes=chosen), desk.now())
-    await desk.record("person", "connect_client", allowed.name, about | {"scopes": " ".join(chosen)}, None, 0)
+    await desk.record(
+        "person",
+        "connect_client",
+        allowed.name,
+        about | {"scopes": " ".join(chosen)},
+        None,
+        0,
+    )
     return asked.send_back(code=code)
 
 
 def _choose(allowed: Allowed, form: FormData) -> tuple[str, ...]:
-    return tuple(each for each in tokens.with_reading(allowed.scopes) if each in form.getlist("allow"))
+    return tuple(
+        each
+        for each in tokens.with_reading(allowed.scopes)
+        if each in form.getlist("allow")
+    )
 
 
 def _say(allowed: Allowed) -> Said:
     """What a passkey signs for a client: who it is, where it is sent back to, and all that it may."""
-    return Said(word="connect a client", about=(("client", sha256(json.dumps(allowed).encode()).hexdigest()),))
+    return Said(
+        word="connect a client",
+        about=(("client", sha256(json.dumps(allowed).encode()).hexdigest()),),
+    )
 
 
 async def say_connection(request: Request, form: FormData) -> Said:
     """What the form of the page has to be signed with."""
-    fields = [(name, str(value)) for name, value in form.multi_items() if name in _PARAMETERS]
+    fields = [
+        (name, str(value)) for name, value in form.multi_items() if name in _PARAMETERS
+    ]
     allowed = (await _read_asked(request, fields)).read()
     return _say(allowed._replace(scopes=_choose(allowed, form)))
 
@@ -225,8 +263,15 @@ async def _read_asked(request: Request, fields: Sequence[tuple[str, str]]) -> As
     client = await _find_client(request, given.get("client_id", ""))
     if client is None:
         hint = "add the desk to the client once more: it then registers anew"
-        raise OAuthRefusal("invalid_client", "this desk does not know the client", hint=hint)
-    return Asked(client, client.demand_redirect(given.get("redirect_uri")), given, own_origin(request))
+        raise OAuthRefusal(
+            "invalid_client", "this desk does not know the client", hint=hint
+        )
+    return Asked(
+        client,
+        client.demand_redirect(given.get("redirect_uri")),
+        given,
+        own_origin(request),
+    )
 
 
 async def _find_client(request: Request, client_id: str) -> OAuthClient | None:
@@ -237,7 +282,9 @@ async def _find_client(request: Request, client_id: str) -> OAuthClient | None:
     return await desk_of(request).store.read_one(clients.find, client_id)
 
 
-async def _show(request: Request, asked: Asked, allowed: Allowed, problem: DeskError | None = None) -> Response:
+async def _show(
+    request: Request, asked: Asked, allowed: Allowed, problem: DeskError | None = None
+) -> Response:
     goes_to = urlsplit(asked.redirect)
     scopes = tokens.with_reading(allowed.scopes)
     answer = await render(
@@ -258,7 +305,9 @@ async def _show(request: Request, asked: Asked, allowed: Allowed, problem: DeskE
     source = f"{goes_to.scheme}:"
     if goes_to.scheme in ("http", "https"):
         source = f"{goes_to.scheme}://{goes_to.netloc}"
-    answer.headers["Content-Security-Policy"] = POLICY.replace("form-action 'self'", f"form-action 'self' {source}")
+    answer.headers["Content-Security-Policy"] = POLICY.replace(
+        "form-action 'self'", f"form-action 'self' {source}"
+    )
     return answer
 
 
@@ -290,7 +339,9 @@ def _read_scopes(given: str | None) -> tuple[str, ...]:
     try:
         return tokens.check_scopes(asked)
     except InvalidInput as error:
-        raise OAuthRefusal("invalid_scope", f"the scopes are {' '.join(tokens.SCOPES)}") from error
+        raise OAuthRefusal(
+            "invalid_scope", f"the scopes are {' '.join(tokens.SCOPES)}"
+        ) from error
 
 
 def _read_once(fields: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -317,7 +368,11 @@ def _machine(path: str, handler: Callable[[Request], Awaitable[Response]]) -> Ro
 
 
 def _refuse(refusal: OAuthRefusal) -> Response:
-    headers = {"Retry-After": _RETRY_AFTER} if refusal.error == "temporarily_unavailable" else None
+    headers = (
+        {"Retry-After": _RETRY_AFTER}
+        if refusal.error == "temporarily_unavailable"
+        else None
+    )
     body = {"error": refusal.error, "error_description": refusal.message}
     return JSONResponse(body, refusal.status, headers=headers)
 
@@ -325,7 +380,9 @@ def _refuse(refusal: OAuthRefusal) -> Response:
 async def _register(request: Request) -> Response:
     """RFC 7591. What the desk does not do is answered with what it does."""
     desk = desk_of(request)
-    if _content_type(request) != "application/json":  # any page on the web could send the others
+    if (
+        _content_type(request) != "application/json"
+    ):  # any page on the web could send the others
         raise OAuthRefusal("invalid_client_metadata", "the body is application/json")
     try:
         asked = json.loads(await _read_body(request))
@@ -337,7 +394,9 @@ async def _register(request: Request) -> Response:
     _demand_one_of(asked, "response_types", "code")
     now = desk.now()
     host = request.client.host if request.client else ""
-    made = await desk.store.write(clients.register, asked.get("client_name"), asked.get("redirect_uris"), host, now)
+    made = await desk.store.write(
+        clients.register, asked.get("client_name"), asked.get("redirect_uris"), host, now
+    )
     answer = {
         "client_id": made.id,
         "client_id_issued_at": int(now.timestamp()),
@@ -368,10 +427,17 @@ async def _give_tokens(request: Request) -> Response:
             work = partial(grants.redeem, code=code, redirect=redirect, verifier=verifier)
         case "refresh_token":
             scopes = _read_scopes(given.get("scope"))
-            work = partial(grants.renew, refresh=_demand(given, "refresh_token"), scopes=scopes)
+            work = partial(
+                grants.renew, refresh=_demand(given, "refresh_token"), scopes=scopes
+            )
         case _:
-            raise OAuthRefusal("unsupported_grant_type", "grant_type is authorization_code or refresh_token")
-    issued: Issued | Ended = await desk.store.write(work, client_id=client_id, resource=resource, now=desk.now())
+            raise OAuthRefusal(
+                "unsupported_grant_type",
+                "grant_type is authorization_code or refresh_token",
+            )
+    issued: Issued | Ended = await desk.store.write(
+        work, client_id=client_id, resource=resource, now=desk.now()
+    )
     if isinstance(issued, Ended):
         if issued.name is not None:
             about = {"client_id": client_id, "reason": "a secret of it was shown twice"}
@@ -416,7 +482,9 @@ def _demand(given: Mapping[str, str], name: str) -> str:
 
 async def _read_form(request: Request) -> dict[str, str]:
     if _content_type(request) != "application/x-www-form-urlencoded":
-        raise OAuthRefusal("invalid_request", "the body is application/x-www-form-urlencoded")
+        raise OAuthRefusal(
+            "invalid_request", "the body is application/x-www-form-urlencoded"
+        )
     try:
         text = (await _read_body(request)).decode()
         return _read_once(parse_qsl(text, strict_parsing=True, max_num_fields=20))
@@ -433,5 +501,7 @@ async def _read_body(request: Request) -> bytes:
     async for part in request.stream():
         body += part
         if len(body) > BODY_BYTES:
-            raise OAuthRefusal("invalid_request", f"the body is larger than {BODY_BYTES:,} bytes")
+            raise OAuthRefusal(
+                "invalid_request", f"the body is larger than {BODY_BYTES:,} bytes"
+            )
     return body

@@ -39,19 +39,27 @@ CALLOUTS = {
 """Kinds of callouts by how they look; the others look like a note."""
 LOOKS = frozenset({"callout", "note", *CALLOUTS.values()})
 
-_WIKILINK = re.compile(r"!?\[\[(?P<target>[^\[\]|#^\n]*)(?P<place>[#^][^\[\]|\n]*)?(?:\|(?P<alias>[^\[\]\n]*))?\]\]")
+_WIKILINK = re.compile(
+    r"!?\[\[(?P<target>[^\[\]|#^\n]*)(?P<place>[#^][^\[\]|\n]*)?(?:\|(?P<alias>[^\[\]\n]*))?\]\]"
+)
 _HIGHLIGHT = re.compile(r"==(?=[^\s=])([^=\n]*[^\s=])==(?!=)")
 _REFERENCE = re.compile(r"\[\^(?P<name>[^\[\]\s]+)\]")
 _ASIDE = re.compile(r"\^\[(?P<text>[^\[\]\n]+)\]")
 _FOOTNOTE = re.compile(r"\[\^(?P<name>[^\[\]\s]+)\]:[ \t]*")
-_CALLOUT = re.compile(r"\[!(?P<kind>[^\[\]\n]{1,40})\](?P<fold>[+-]?)[ \t]*(?P<title>[^\n]*)(?:\n|\Z)")
+_CALLOUT = re.compile(
+    r"\[!(?P<kind>[^\[\]\n]{1,40})\](?P<fold>[+-]?)[ \t]*(?P<title>[^\n]*)(?:\n|\Z)"
+)
 _CHECKBOX = re.compile(r"\[(?P<mark>[^\[\]\n])\][ \t]+(?=\S)")
 
 
 def add_to(parser: MarkdownIt) -> None:
     parser.block.ruler.before("reference", "footnote", _footnote, {"alt": ["paragraph"]})
     parser.core.ruler.after("block", "callouts", _shape_blocks)
-    for name, rule in (("wikilink", _wikilink), ("reference", _reference), ("aside", _aside)):
+    for name, rule in (
+        ("wikilink", _wikilink),
+        ("reference", _reference),
+        ("aside", _aside),
+    ):
         parser.inline.ruler.before("link", name, rule)
     parser.inline.ruler.before("emphasis", "highlight", _highlight)
     parser.inline.ruler.before("emphasis", "tag", _tag)
@@ -80,7 +88,9 @@ def _wikilink(state: StateInline, silent: bool) -> bool:
     elif not silent:
         link = state.push("link_open", "a", 1)
         link.attrs = {"href": f"wiki:{quote(found['target'].strip())}"}
-        state.push("text", "", 0).content = found["alias"] or f"{found['target']}{found['place'] or ''}"
+        state.push("text", "", 0).content = (
+            found["alias"] or f"{found['target']}{found['place'] or ''}"
+        )
         state.push("link_close", "a", -1)
     state.pos = found.end()
     return True
@@ -169,7 +179,9 @@ def _key(name: str) -> str:
     return f"{name.casefold()}\n"
 
 
-def _render_number(_self: object, tokens: Sequence[Token], at: int, _options: object, env: Any) -> str:
+def _render_number(
+    _self: object, tokens: Sequence[Token], at: int, _options: object, env: Any
+) -> str:
     number = tokens[at].content
     return f'<sup><a href="#{footnote_id(env, number)}" aria-label="Footnote {number}">{number}</a></sup>'
 
@@ -218,13 +230,21 @@ def _callout(quote: Token, found: re.Match[str]) -> list[Token]:
     return [
         Token("title_open", tag, 1),
         Token("strong_open", "strong", 1),
-        Token("inline", "", 0, content=found["title"].strip() or kind.capitalize(), children=[]),
+        Token(
+            "inline",
+            "",
+            0,
+            content=found["title"].strip() or kind.capitalize(),
+            children=[],
+        ),
         Token("strong_close", "strong", -1),
         Token("title_close", tag, -1),
     ]
 
 
-def _render_checkbox(_self: object, tokens: Sequence[Token], at: int, _options: object, _env: object) -> str:
+def _render_checkbox(
+    _self: object, tokens: Sequence[Token], at: int, _options: object, _env: object
+) -> str:
     mark = tokens[at].content
     checked = "" if mark == " " else " checked"
     name = {" ": "to do", "x": "done", "X": "done"}.get(mark, f"marked {mark}")

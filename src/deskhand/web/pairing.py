@@ -31,7 +31,12 @@ class Pairing:
         """The code for the page, dark on light whatever colours the page has."""
         about = "The code, for the camera of the device"
         return self._code().svg_inline(
-            border=_BESIDE, light="#fff", scale=6, omitsize=True, title=about, svgclass="code"
+            border=_BESIDE,
+            light="#fff",
+            scale=6,
+            omitsize=True,
+            title=about,
+            svgclass="code",
         )
 
     def _code(self) -> "segno.QRCode":

@@ -61,7 +61,10 @@ async def _list(request: Request, *, status: int = 200, **more: Any) -> Response
     desk = desk_of(request)
     kept = await desk.store.read(passkeys.list_keys, desk.policy.seal)
     known = {
-        "keys": [(key, shown_time(desk, key.created), key.used and shown_time(desk, key.used)) for key in kept],
+        "keys": [
+            (key, shown_time(desk, key.created), key.used and shown_time(desk, key.used))
+            for key in kept
+        ],
         "codes_left": await desk.store.read(passkeys.count_codes),
         "has_password": await desk.store.read(passwords.is_set),
         "signs": bool(await keys_here(request)),
@@ -72,7 +75,9 @@ async def _list(request: Request, *, status: int = 200, **more: Any) -> Response
         "failure": None,
         "link": None,
     }
-    return await render(request, "passkeys.html", title="Passkeys", status=status, **known | more)
+    return await render(
+        request, "passkeys.html", title="Passkeys", status=status, **known | more
+    )
 
 
 # What is to be signed.
@@ -84,7 +89,9 @@ async def _challenge(request: Request, form: FormData) -> Response:
         case ["", "approvals", *names, verb] if verb in _ANSWERS:
             said = await _read_answer(desk_of(request), form, verb, names)
         case ["", "undo"] if last := await desk_of(request).answers.last():
-            said = Said(word="undone", about=tuple((each.id, each.digest) for each in last.requests))
+            said = Said(
+                word="undone", about=tuple((each.id, each.digest) for each in last.requests)
+            )
         case ["", "permissions", "on"]:
             said = Said(word="permit again")
         case ["", "decide", "rule"]:
@@ -96,20 +103,30 @@ async def _challenge(request: Request, form: FormData) -> Response:
         case ["", "oauth", "authorize"]:
             said = await say_connection(request, form)
         case (
-            ["", "decide", _] | ["", "approvals", _, "follow-up"] | ["", "follow-ups", "cancel"] | ["", "phone", "pair"]
+            ["", "decide", _]
+            | ["", "approvals", _, "follow-up"]
+            | ["", "follow-ups", "cancel"]
+            | ["", "phone", "pair"]
         ):
             said = say_form(text_in(form, "for"), form)
         case ["", "passkeys", _]:
             said = MANAGE
         case _:
-            raise InvalidInput("nothing is signed for this form", hint="reload the page and try again")
+            raise InvalidInput(
+                "nothing is signed for this form", hint="reload the page and try again"
+            )
     return JSONResponse(await offer(request, said, sessions.name_of(request.state.session)))
 
 
 async def _read_answer(desk: Desk, form: FormData, verb: str, names: list[str]) -> Said:
     about = [(name, text_in(form, "digest")) for name in names]
     if verb == "batch":
-        about = [(name, digest) for name, _, digest in (str(each).partition(":") for each in form.getlist("card"))]
+        about = [
+            (name, digest)
+            for name, _, digest in (
+                str(each).partition(":") for each in form.getlist("card")
+            )
+        ]
     if verb == "permit":
         ((name, digest),) = about
         return await desk.answers.make_permitted(name, digest, read_terms(form, desk))
@@ -136,7 +153,10 @@ async def _is_trusted(request: Request) -> bool:
 
 
 def _has_password_or_key(tx: Transaction) -> bool:
-    return passwords.is_set(tx) or tx.one("SELECT 1 FROM passkeys WHERE revoked IS NULL") is not None
+    return (
+        passwords.is_set(tx)
+        or tx.one("SELECT 1 FROM passkeys WHERE revoked IS NULL") is not None
+    )
 
 
 async def _demand_right(request: Request, form: FormData) -> None:
@@ -159,9 +179,18 @@ async def _offer_key(request: Request, form: FormData) -> Response:
     made = {
         "challenge": options["challenge"],
         "rp": {"id": options["rpId"], "name": "Deskhand"},
-        "user": {"id": passkeys.encode(b"person"), "name": "person", "displayName": "You, at your desk"},
-        "pubKeyCredParams": [{"type": "public-key", "alg": number} for number in passkeys.ALGORITHMS],
-        "authenticatorSelection": {"residentKey": "required", "userVerification": "required"},
+        "user": {
+            "id": passkeys.encode(b"person"),
+            "name": "person",
+            "displayName": "You, at your desk",
+        },
+        "pubKeyCredParams": [
+            {"type": "public-key", "alg": number} for number in passkeys.ALGORITHMS
+        ],
+        "authenticatorSelection": {
+            "residentKey": "required",
+            "userVerification": "required",
+        },
         "excludeCredentials": options["allowCredentials"],
         "attestation": "none",
         "timeout": options["timeout"],
@@ -176,13 +205,22 @@ async def _add(request: Request, form: FormData) -> Response:
     try:
         await _demand_right(request, form)
         given = NewKey.model_validate_json(text_in(form, "key"))
-        key = passkeys.read_new_key(given, signing_origin(request), text_in(form, "name").strip(), now)
+        key = passkeys.read_new_key(
+            given, signing_origin(request), text_in(form, "name").strip(), now
+        )
         await desk.store.write(passkeys.add, desk.policy.seal, key, place, given.nonce, now)
     except ValidationError:
-        return await _refuse(request, InvalidInput("the browser made no passkey", hint="it needs JavaScript for that"))
+        return await _refuse(
+            request,
+            InvalidInput(
+                "the browser made no passkey", hint="it needs JavaScript for that"
+            ),
+        )
     except DeskError as error:
         return await _refuse(request, error)
-    await desk.record("person", "add_passkey", key.name, {"credential": key.id, "host": key.host}, None, 0)
+    await desk.record(
+        "person", "add_passkey", key.name, {"credential": key.id, "host": key.host}, None, 0
+    )
     if await desk.store.read(passkeys.count_codes):
         return RedirectResponse("/passkeys", 303)
     return await _show_new_codes(request)
@@ -192,7 +230,9 @@ async def _revoke(request: Request, form: FormData) -> Response:
     desk = desk_of(request)
     try:
         await _demand_right(request, form)
-        key = await desk.store.write(passkeys.revoke, desk.policy.seal, text_in(form, "name"), desk.now())
+        key = await desk.store.write(
+            passkeys.revoke, desk.policy.seal, text_in(form, "name"), desk.now()
+        )
     except DeskError as error:
         return await _refuse(request, error)
     await desk.record("person", "revoke_passkey", key.name, {"credential": key.id}, None, 0)
@@ -210,7 +250,9 @@ async def _make_codes(request: Request, form: FormData) -> Response:
 async def _show_new_codes(request: Request) -> Response:
     desk = desk_of(request)
     codes = await desk.store.write(passkeys.replace_codes, desk.policy.seal, desk.now())
-    await desk.record("person", "make_recovery_codes", "page", {"codes": len(codes)}, None, 0)
+    await desk.record(
+        "person", "make_recovery_codes", "page", {"codes": len(codes)}, None, 0
+    )
     return await _list(request, codes=codes)
 
 

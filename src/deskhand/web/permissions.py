@@ -64,7 +64,11 @@ async def _show(request: Request, problem: DeskError | None = None) -> Response:
         "permissions.html",
         title="Permissions",
         standing=[
-            (each, describe(each.permission, say(each.permission.ends).natural), _show_uses(desk, each))
+            (
+                each,
+                describe(each.permission, say(each.permission.ends).natural),
+                _show_uses(desk, each),
+            )
             for each in found
         ],
         made={each.permission.id: shown_time(desk, each.permission.made) for each in found},
@@ -83,7 +87,9 @@ async def _permit(request: Request, form: FormData) -> Response:
     card_id = request.path_params["id"]
     terms = read_terms(form, desk)
     try:
-        await desk.answers.permit(card_id, text_in(form, "digest"), terms, PERSON, claim_in(request, form))
+        await desk.answers.permit(
+            card_id, text_in(form, "digest"), terms, PERSON, claim_in(request, form)
+        )
     except (Denied, InvalidInput) as failure:
         return await _show(request, failure)
     return RedirectResponse("/permissions?done=made", 303)

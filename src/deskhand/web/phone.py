@@ -59,7 +59,10 @@ async def _show(request: Request, *, status: int = 200, **more: Any) -> Response
     desk = desk_of(request)
     kept = await desk.store.read_one(subscriptions.list_subscriptions)
     known = {
-        "told": [(each, describe_device(each.browser), local_time(desk, each.created)) for each in kept],
+        "told": [
+            (each, describe_device(each.browser), local_time(desk, each.created))
+            for each in kept
+        ],
         "origin": desk.settings.inbox_origin,
         "quiet": desk.settings.quiet,
         "server_key": encode(public_point(make_key(desk.secret("push.key")))),
@@ -108,18 +111,27 @@ async def _read_subscription(request: Request, text: str) -> Subscription:
     desk = desk_of(request)
     try:
         said = json.loads(text[:_LONGEST])
-        endpoint, public_key, secret = said["endpoint"], said["keys"]["p256dh"], said["keys"]["auth"]
+        endpoint, public_key, secret = (
+            said["endpoint"],
+            said["keys"]["p256dh"],
+            said["keys"]["auth"],
+        )
         is_whole = all(isinstance(each, str) for each in (endpoint, public_key, secret))
     except (ValueError, KeyError, TypeError, RecursionError):
         is_whole = False
     if not is_whole or not are_keys(public_key, secret):
-        raise InvalidInput("the browser gave no address for messages", hint="it needs JavaScript and your permission")
+        raise InvalidInput(
+            "the browser gave no address for messages",
+            hint="it needs JavaScript and your permission",
+        )
     try:
         async with asyncio.timeout(_SECONDS):
             await reach_of(desk).find(endpoint)
     except (WrongPlace, OSError, UnicodeError) as error:
         why = str(error) if isinstance(error, WrongPlace) else "it cannot be found"
-        raise InvalidInput(f"the push service of this browser is not asked: {why}") from None
+        raise InvalidInput(
+            f"the push service of this browser is not asked: {why}"
+        ) from None
     browser = request.headers.get("user-agent", "")[:200]
     return Subscription(endpoint, public_key, secret, browser, desk.now())
 
@@ -151,5 +163,7 @@ def _read_worker() -> str:
     template = templates().get_template("worker.js")
     files = [HERE / "templates" / "offline.html", HERE / "templates" / "base.html"]
     files += [HERE / path[1:] for path in SHELL if path != OFFLINE]
-    version = sha256(__version__.encode() + b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+    version = sha256(
+        __version__.encode() + b"".join(file.read_bytes() for file in files)
+    ).hexdigest()[:12]
     return template.render(version=f"{__version__}-{version}", shell=SHELL, offline=OFFLINE)

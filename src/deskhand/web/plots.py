@@ -40,7 +40,10 @@ class Plot:
 
 def by_day(counts: Iterable[tuple[str, str, int]], last: date, days: int) -> Plot:
     """Stacks of results, one for each of the last days, the empty ones too."""
-    table = {str(last - timedelta(days=back)): dict.fromkeys(RESULTS, 0) for back in range(days - 1, -1, -1)}
+    table = {
+        str(last - timedelta(days=back)): dict.fromkeys(RESULTS, 0)
+        for back in range(days - 1, -1, -1)
+    }
     for day, result, entries in counts:
         if day in table:
             table[day][result] = entries
@@ -50,7 +53,17 @@ def by_day(counts: Iterable[tuple[str, str, int]], last: date, days: int) -> Plo
         below = 0
         for result, entries in results.items():
             if entries:
-                bars.append(_bar(place, days, below, entries, top, result, f"{day}: {entries} {result}"))
+                bars.append(
+                    _bar(
+                        place,
+                        days,
+                        below,
+                        entries,
+                        top,
+                        result,
+                        f"{day}: {entries} {result}",
+                    )
+                )
             below += entries
     rows = [(day, list(results.values())) for day, results in table.items()]
     return Plot(bars, top, list(RESULTS), rows)
@@ -67,10 +80,14 @@ def by_wait(waits: Sequence[timedelta]) -> Plot:
         for place, (name, count) in enumerate(counts.items())
         if count
     ]
-    return Plot(bars, top, ["decisions"], [(name, [count]) for name, count in counts.items()])
+    return Plot(
+        bars, top, ["decisions"], [(name, [count]) for name, count in counts.items()]
+    )
 
 
-def _bar(place: int, columns: int, below: int, value: int, top: int, kind: str, says: str) -> Bar:
+def _bar(
+    place: int, columns: int, below: int, value: int, top: int, kind: str, says: str
+) -> Bar:
     """The bar of `value` in its column, above those that add up to `below`."""
     step = WIDTH / columns
     return Bar(

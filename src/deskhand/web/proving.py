@@ -19,12 +19,18 @@ _UNSAID = ("form_token", "for", "password", "assertion")
 
 async def demand_person(request: Request, form: FormData) -> None:
     """Refuse who proves too little for what this form says."""
-    await desk_of(request).answers.demand_person("person", claim_in(request, form), say_form(request.url.path, form))
+    await desk_of(request).answers.demand_person(
+        "person", claim_in(request, form), say_form(request.url.path, form)
+    )
 
 
 def say_form(address: str, form: FormData) -> Said:
     """What a passkey signs for a form without a word of its own: where it goes, and all that it says."""
-    given = [(name, value) for name, value in form.multi_items() if isinstance(value, str) and name not in _UNSAID]
+    given = [
+        (name, value)
+        for name, value in form.multi_items()
+        if isinstance(value, str) and name not in _UNSAID
+    ]
     fields = sorted((name, value.replace("\r\n", "\n")) for name, value in given)
     written = json.dumps([address, fields])
     return Said(word="send a form", about=(("form", sha256(written.encode()).hexdigest()),))
@@ -35,10 +41,14 @@ def claim_in(request: Request, form: FormData) -> Claim:
     if password := text_in(form, "password"):
         return Typed(password, _source(session))
     if given := text_in(form, "assertion"):
-        return Signed(demand_assertion(given), signing_origin(request), sessions.name_of(session))
+        return Signed(
+            demand_assertion(given), signing_origin(request), sessions.name_of(session)
+        )
     if session.way == "pairing" and desk_of(request).settings.is_guarded:
         hint = "sign in there with a passkey or the password"
-        raise Denied("a device that was paired may look, and not answer", reason="proof", hint=hint)
+        raise Denied(
+            "a device that was paired may look, and not answer", reason="proof", hint=hint
+        )
     return "page"
 
 

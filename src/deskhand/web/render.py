@@ -61,7 +61,9 @@ async def _follow_live(desk: Desk, *, signed_in: bool) -> dict[str, Any]:
     """What every page shows and keeps up with: how many wait, and the last answer while it can be undone."""
     found: dict[str, Any] = {"counts": None, "last": None, "deciding": 0}
     if signed_in:
-        with suppress(DeskError, OSError):  # a page that says what is wrong is shown all the same
+        with suppress(
+            DeskError, OSError
+        ):  # a page that says what is wrong is shown all the same
             found["counts"] = await desk.waiting.counts()
             found["deciding"] = await desk.store.read(count_left, desk.now())
             last = await desk.answers.last()
@@ -69,7 +71,9 @@ async def _follow_live(desk: Desk, *, signed_in: bool) -> dict[str, Any]:
     return found
 
 
-async def render(request: Request, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
+async def render(
+    request: Request, template: str, *, status: int = 200, **context: Any
+) -> HTMLResponse:
     """A whole page, or with a template of its own a piece of one; a `problem` is one of what the person typed.
 
     A text of two million characters takes a moment, which is not the event loop's.
@@ -89,5 +93,7 @@ async def render(request: Request, template: str, *, status: int = 200, **contex
     }
     if context.get("problem"):
         status = 422
-    text = await to_thread.run_sync(templates().get_template(template).render, known | context)
+    text = await to_thread.run_sync(
+        templates().get_template(template).render, known | context
+    )
     return HTMLResponse(text, status, headers=HEADERS)

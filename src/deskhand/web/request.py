@@ -35,7 +35,9 @@ def done_in(request: Request, sentences: Mapping[str, str]) -> str | None:
     return sentences.get(request.query_params.get("done", ""))
 
 
-def next_page(path: str, kept: Mapping[str, object], name: str, start: object) -> str | None:
+def next_page(
+    path: str, kept: Mapping[str, object], name: str, start: object
+) -> str | None:
     """The address of the same list from `start` on; None where nothing follows."""
     if not start:
         return None

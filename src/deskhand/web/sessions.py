@@ -24,7 +24,13 @@ LINK_LIVES: dict[LinkWay, timedelta] = {"link": LINK_LIFE, "pairing": timedelta(
 
 
 # The first that is found in what a browser says of itself: each also names those that it descends from.
-_PROGRAMS = {"Edg": "Edge", "OPR/": "Opera", "Firefox/": "Firefox", "Chrom": "Chrome", "Safari/": "Safari"}
+_PROGRAMS = {
+    "Edg": "Edge",
+    "OPR/": "Opera",
+    "Firefox/": "Firefox",
+    "Chrom": "Chrome",
+    "Safari/": "Safari",
+}
 _SYSTEMS = {
     "iPhone": "an iPhone",
     "iPad": "an iPad",
@@ -89,12 +95,21 @@ def invite(tx: Transaction, now: datetime, way: LinkWay = "link") -> str:
     key = secrets.token_urlsafe(24)
     ends = clock.to_ms(now + LINK_LIVES[way])
     tx.execute("DELETE FROM entry_links WHERE expires <= ?", clock.to_ms(now))
-    tx.execute("INSERT INTO entry_links (digest, expires) VALUES (?, ?)", _digest_link(key, way), ends)
+    tx.execute(
+        "INSERT INTO entry_links (digest, expires) VALUES (?, ?)",
+        _digest_link(key, way),
+        ends,
+    )
     return key
 
 
 def redeem(
-    tx: Transaction, link: str, browser: str, now: datetime, place: str = "", way: LinkWay = "link"
+    tx: Transaction,
+    link: str,
+    browser: str,
+    now: datetime,
+    place: str = "",
+    way: LinkWay = "link",
 ) -> Session | None:
     """A session for whoever comes first with the link."""
     sql = "DELETE FROM entry_links WHERE digest = ? AND expires > ?"
@@ -103,15 +118,32 @@ def redeem(
     return begin(tx, browser, now, way, place)
 
 
-def begin(tx: Transaction, browser: str, now: datetime, way: Way, place: str = "") -> Session:
+def begin(
+    tx: Transaction, browser: str, now: datetime, way: Way, place: str = ""
+) -> Session:
     key = secrets.token_urlsafe(32)
-    tx.execute("DELETE FROM sessions WHERE expires <= ? OR seen <= ?", clock.to_ms(now), clock.to_ms(now - IDLE))
+    tx.execute(
+        "DELETE FROM sessions WHERE expires <= ? OR seen <= ?",
+        clock.to_ms(now),
+        clock.to_ms(now - IDLE),
+    )
     tx.execute(
         "INSERT INTO sessions (digest, created, seen, expires, browser) VALUES (?, ?, ?, ?, ?)",
-        *(_digest(key), clock.to_ms(now), clock.to_ms(now), clock.to_ms(now + LIFE), browser[:200]),
+        *(
+            _digest(key),
+            clock.to_ms(now),
+            clock.to_ms(now),
+            clock.to_ms(now + LIFE),
+            browser[:200],
+        ),
     )
     tx.execute("DELETE FROM sign_ins WHERE session NOT IN (SELECT digest FROM sessions)")
-    tx.execute("INSERT INTO sign_ins (session, way, place) VALUES (?, ?, ?)", _digest(key), way, place)
+    tx.execute(
+        "INSERT INTO sign_ins (session, way, place) VALUES (?, ?, ?)",
+        _digest(key),
+        way,
+        place,
+    )
     return Session(key, now, now, way)
 
 
@@ -127,7 +159,11 @@ def find(tx: Transaction, key: str, now: datetime) -> Session | None:
 
 
 def touch(tx: Transaction, session: Session, now: datetime) -> None:
-    tx.execute("UPDATE sessions SET seen = ? WHERE digest = ?", clock.to_ms(now), _digest(session.key))
+    tx.execute(
+        "UPDATE sessions SET seen = ? WHERE digest = ?",
+        clock.to_ms(now),
+        _digest(session.key),
+    )
 
 
 def end(tx: Transaction, key: str) -> None:
@@ -150,7 +186,15 @@ def signed_in(tx: Transaction, own: Session, now: datetime) -> list[SignedIn]:
     )
     mine = name_of(own)
     return [
-        SignedIn(name, clock.from_ms(created), clock.from_ms(seen), browser, way, place, name == mine)
+        SignedIn(
+            name,
+            clock.from_ms(created),
+            clock.from_ms(seen),
+            browser,
+            way,
+            place,
+            name == mine,
+        )
         for name, created, seen, browser, way, place in rows
     ]
 

@@ -41,7 +41,9 @@ async def find_localhost(request: Request) -> str | None:
     return f"http://localhost:{request.scope['server'][1]}"
 
 
-async def offer(request: Request, said: Said, place: str, *, named: bool = True) -> dict[str, Any]:
+async def offer(
+    request: Request, said: Said, place: str, *, named: bool = True
+) -> dict[str, Any]:
     """What a browser needs to have this signed; `named` tells it by which keys."""
     desk = desk_of(request)
     nonce = passkeys.make_nonce(desk.policy.seal, place, desk.now())
@@ -60,4 +62,6 @@ def demand_assertion(text: str) -> Assertion:
     try:
         return Assertion.model_validate_json(text)
     except ValidationError:
-        raise Denied("the passkey's answer cannot be read", reason="proof", hint="nothing was done") from None
+        raise Denied(
+            "the passkey's answer cannot be read", reason="proof", hint="nothing was done"
+        ) from None

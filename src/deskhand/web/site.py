@@ -78,7 +78,10 @@ def site(desk: Desk, *, beside: Sequence[BaseRoute] = (), demo: bool = False) ->
         HTTPException: _show_wrong_address,
         Exception: _show_crash,
     }
-    around = [Middleware(_AddHeaders), Middleware(OwnAddress, origin=desk.settings.inbox_origin)]
+    around = [
+        Middleware(_AddHeaders),
+        Middleware(OwnAddress, origin=desk.settings.inbox_origin),
+    ]
     app = Starlette(routes=routes, middleware=around, exception_handlers=failures)
     app.state.desk = desk
     app.state.demo = demo
@@ -127,7 +130,13 @@ async def _health(request: Request) -> Response:
 
 async def _show_refusal(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, DeskError)  # noqa: S101 - registered for these alone
-    return await render(request, "failure.html", title="Not done", status=failure.http_status, failure=failure)
+    return await render(
+        request,
+        "failure.html",
+        title="Not done",
+        status=failure.http_status,
+        failure=failure,
+    )
 
 
 async def _show_wrong_address(request: Request, failure: Exception) -> Response:
@@ -135,12 +144,22 @@ async def _show_wrong_address(request: Request, failure: Exception) -> Response:
     why = failure.detail
     if failure.status_code == HTTPStatus.NOT_FOUND:
         why = "there is no page at this address"
-    return await render(request, "failure.html", title="Not here", status=failure.status_code, failure=DeskError(why))
+    return await render(
+        request,
+        "failure.html",
+        title="Not here",
+        status=failure.status_code,
+        failure=DeskError(why),
+    )
 
 
 async def _show_crash(request: Request, failure: Exception) -> Response:
     reference = secrets.token_hex(4)
-    log.error("crash", extra={"path": request.url.path, "reference": reference}, exc_info=failure)
+    log.error(
+        "crash", extra={"path": request.url.path, "reference": reference}, exc_info=failure
+    )
     hint = f"search the desk's log for the reference {reference}"
     masked = Internal("an unexpected error", reference=reference, reason="crash", hint=hint)
-    return await render(request, "failure.html", title="Not done", status=500, failure=masked)
+    return await render(
+        request, "failure.html", title="Not done", status=500, failure=masked
+    )

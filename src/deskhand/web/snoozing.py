@@ -29,6 +29,8 @@ def read_until(form: FormData, now: datetime, zone: str) -> datetime:
         choice = "hour"
     found = offered(now, zone).get(choice)
     if found is None:
-        problem = FieldProblem("until", "is none of the choices", choice[:40], "hour, tomorrow, week or when")
+        problem = FieldProblem(
+            "until", "is none of the choices", choice[:40], "hour, tomorrow, week or when"
+        )
         raise InvalidInput("that is no time to snooze until", fields=[problem])
     return found[1]

@@ -32,7 +32,11 @@ def add(tx: Transaction, given: Subscription, session: str) -> None:
     """Tell this browser, too; one that subscribes once more takes its own place."""
     end(tx, given.name)
     if len(list_subscriptions(tx)) >= MOST:
-        raise Denied(f"{MOST} browsers are told already", reason="subscriptions", hint="end one of them first")
+        raise Denied(
+            f"{MOST} browsers are told already",
+            reason="subscriptions",
+            hint="end one of them first",
+        )
     tx.execute(
         "INSERT INTO push_subscriptions (name, endpoint, public_key, secret, browser, session, created)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -58,7 +62,9 @@ def end(tx: Transaction, name: str) -> bool:
 
 def hand_over(tx: Transaction, before: str, session: str) -> None:
     """The browser has signed in anew: what was begun in its session before belongs to this one."""
-    tx.execute("UPDATE push_subscriptions SET session = ? WHERE session = ?", session, before)
+    tx.execute(
+        "UPDATE push_subscriptions SET session = ? WHERE session = ?", session, before
+    )
 
 
 def end_with(tx: Transaction, session: str) -> None:

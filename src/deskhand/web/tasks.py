@@ -29,7 +29,11 @@ from deskhand.web.unavailable import or_unavailable
 M = TypeVar("M", bound=BaseModel)
 
 PAGE = 50
-STATES: dict[str, dict[str, str]] = {"open": {"completed": "false"}, "done": {"completed": "true"}, "all": {}}
+STATES: dict[str, dict[str, str]] = {
+    "open": {"completed": "false"},
+    "done": {"completed": "true"},
+    "all": {},
+}
 FILTERS = ("q", "label", "project", "priority")
 DONE = {
     "added": "The task was added.",
@@ -63,7 +67,9 @@ def _user(desk: Desk) -> str:
 
 
 async def _show_list(
-    request: Request, problem: InvalidInput | None = None, typed: dict[str, str] | None = None
+    request: Request,
+    problem: InvalidInput | None = None,
+    typed: dict[str, str] | None = None,
 ) -> Response:
     desk = desk_of(request)
     given = request.query_params
@@ -86,8 +92,16 @@ async def _show_list(
         title="Tasks",
         problem=problem,
         groups=[
-            (name, [(task, _due(desk, task), _due_words(desk, task), _rule(task)) for task in members])
-            for name, members in group_tasks(found.tasks, desk.now(), desk.settings.timezone)
+            (
+                name,
+                [
+                    (task, _due(desk, task), _due_words(desk, task), _rule(task))
+                    for task in members
+                ],
+            )
+            for name, members in group_tasks(
+                found.tasks, desk.now(), desk.settings.timezone
+            )
         ],
         total=found.total,
         older=next_page("/tasks", chosen | {"state": state}, "cursor", found.next_cursor),
@@ -102,10 +116,14 @@ async def _show_list(
 
 
 async def _show_task(
-    request: Request, problem: InvalidInput | None = None, typed: dict[str, str] | None = None
+    request: Request,
+    problem: InvalidInput | None = None,
+    typed: dict[str, str] | None = None,
 ) -> Response:
     desk = desk_of(request)
-    answer = await desk.tasks.call(_user(desk), "GET", f"/tasks/{request.path_params['task_id']}")
+    answer = await desk.tasks.call(
+        _user(desk), "GET", f"/tasks/{request.path_params['task_id']}"
+    )
     task = _read_answer(Task, answer)
     return await render(
         request,
@@ -124,10 +142,14 @@ async def _add(request: Request, form: FormData) -> Response:
     typed = _texts(form)
     try:
         line = read_line(typed.get("title", ""), desk.now(), _zone(desk))
-        given = {name: text for name, text in typed.items() if name != "title" and text.strip()}
+        given = {
+            name: text for name, text in typed.items() if name != "title" and text.strip()
+        }
         body = line.body() | _body(desk, given)
         # One key for one form: a repeated request must not make a second task.
-        await desk.tasks.call(_user(desk), "POST", "/tasks", body=body, key=str(uuid.uuid4()))
+        await desk.tasks.call(
+            _user(desk), "POST", "/tasks", body=body, key=str(uuid.uuid4())
+        )
     except InvalidInput as failure:
         return await _show_list(request, failure, typed)
     return _show_again(typed, "added")
@@ -140,14 +162,23 @@ async def _edit(request: Request, form: FormData) -> Response:
     typed = _texts(form)
     version = typed.get("version", "")
     if not re.fullmatch(r"[0-9]{1,16}", version):
-        raise InvalidInput("the form does not say which version it changes", hint="reload the page and try again")
+        raise InvalidInput(
+            "the form does not say which version it changes",
+            hint="reload the page and try again",
+        )
     # What was not touched is not sent: a form shows less of a due date than the task has.
     shown = _fields(desk, _read_answer(Task, await desk.tasks.call(user, "GET", path)))
     del shown["version"]
-    touched = {name: text for name, text in typed.items() if name in shown and text.strip() != shown[name].strip()}
+    touched = {
+        name: text
+        for name, text in typed.items()
+        if name in shown and text.strip() != shown[name].strip()
+    }
     try:
         if touched:
-            await desk.tasks.call(user, "PUT", path, body=_body(desk, touched), match=f'"{version}"')
+            await desk.tasks.call(
+                user, "PUT", path, body=_body(desk, touched), match=f'"{version}"'
+            )
     except InvalidInput as failure:
         return await _show_task(request, failure, typed)
     return RedirectResponse(f"{path}?done=changed", 303)
@@ -168,7 +199,10 @@ async def _move(request: Request, form: FormData) -> Response:
         case "restore":
             await desk.tasks.call(user, "POST", f"{path}/restore")
         case _:
-            raise InvalidInput("a task cannot be moved there", hint="complete, reopen, delete or restore it")
+            raise InvalidInput(
+                "a task cannot be moved there",
+                hint="complete, reopen, delete or restore it",
+            )
     return _show_again(_texts(form), str(to))
 
 
@@ -187,7 +221,11 @@ def _show_again(typed: dict[str, str], done: str, **more: str) -> Response:
 
 def _texts(form: FormData) -> dict[str, str]:
     """Each field of the form, with the line ends that a task has."""
-    return {name: text_in(form, name).replace("\r\n", "\n") for name in form if name != "form_token"}
+    return {
+        name: text_in(form, name).replace("\r\n", "\n")
+        for name in form
+        if name != "form_token"
+    }
 
 
 def _body(desk: Desk, typed: dict[str, str]) -> dict[str, Any]:
@@ -205,7 +243,9 @@ def _body(desk: Desk, typed: dict[str, str]) -> dict[str, Any]:
     if "repeats" in typed:
         body["recurrence"] = _read_rule(typed["repeats"].strip())
     if "labels" in typed:
-        body["labels"] = [label.strip() for label in typed["labels"].split(",") if label.strip()]
+        body["labels"] = [
+            label.strip() for label in typed["labels"].split(",") if label.strip()
+        ]
     return body
 
 
@@ -267,4 +307,6 @@ def _read_answer(model: type[M], content: Any) -> M:
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise BackendFailed("The backend's answer is not the one that was agreed on") from error
+        raise BackendFailed(
+            "The backend's answer is not the one that was agreed on"
+        ) from error

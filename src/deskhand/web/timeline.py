@@ -59,7 +59,10 @@ async def _timeline(request: Request) -> Response:
         found = search.find(tx, wanted, before=before, limit=PAGE)
         return {
             "found": found,
-            "askers": ledger.name_askers(tx, [(entry.parameters or {}).get("action_id") for _, entry in found.entries]),
+            "askers": ledger.name_askers(
+                tx,
+                [(entry.parameters or {}).get("action_id") for _, entry in found.entries],
+            ),
             "actors": actors,
             "actions": actions,
             "days": plots.by_day(search.by_day(tx, str(since.date())), now.date(), DAYS),
@@ -78,7 +81,8 @@ async def _timeline(request: Request) -> Response:
         "timeline.html",
         title="Timeline",
         entries=[
-            (seq, entry, _who(entry, askers), _when(desk, entry), _details(entry)) for seq, entry in found.entries
+            (seq, entry, _who(entry, askers), _when(desk, entry), _details(entry))
+            for seq, entry in found.entries
         ],
         older=next_page("/timeline", given, "before", found.older),
         partly=len(found.entries) < PAGE and found.older,
@@ -106,7 +110,10 @@ async def _verify(request: Request, form: FormData) -> Response:
 
 
 def _filter(request: Request) -> EntryFilter:
-    given = {name: request.query_params.get(name, "").strip()[:200] or None for name in EntryFilter.__slots__}
+    given = {
+        name: request.query_params.get(name, "").strip()[:200] or None
+        for name in EntryFilter.__slots__
+    }
     if given["day"] and not re.fullmatch(r"\d{4}-\d\d-\d\d", given["day"]):
         given["day"] = None
     return EntryFilter(**given)

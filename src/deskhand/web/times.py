@@ -33,14 +33,18 @@ def local_time(desk: Desk, at: datetime) -> str:
 def shown_time(desk: Desk, at: datetime) -> Markup:
     """The time as people say it, in the person's own time zone, with the exact one in its title."""
     found = moment(at, desk.now(), desk.settings.timezone)
-    return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(found.iso, found.natural)
+    return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(
+        found.iso, found.natural
+    )
 
 
 def moment(at: datetime, now: datetime, zone: str) -> Moment:
     here = local(at, zone)
     seconds = (at - now).total_seconds()
     iso = here.isoformat(timespec="seconds")
-    return Moment(_distance(seconds), natural(at, now, zone), _short(abs(seconds)), iso, seconds)
+    return Moment(
+        _distance(seconds), natural(at, now, zone), _short(abs(seconds)), iso, seconds
+    )
 
 
 def _short(seconds: float) -> str:

@@ -15,6 +15,8 @@ def or_unavailable(title: str, handler: Page) -> Page:
         try:
             return await handler(request)
         except (BadConfig, AuthRequired, NoIdentity, Unavailable) as failure:
-            return await render(request, "absent.html", status=503, title=title, failure=failure)
+            return await render(
+                request, "absent.html", status=503, title=title, failure=failure
+            )
 
     return answer

@@ -47,7 +47,9 @@ class Verification:
             while await self._step(STEP):
                 pass
             if self.broken is None:
-                self.broken = await witness.find_lost_end(self._desk.store, self._desk.settings.own_place)
+                self.broken = await witness.find_lost_end(
+                    self._desk.store, self._desk.settings.own_place
+                )
         finally:
             self._is_running = False
 
@@ -63,7 +65,9 @@ class Verification:
             case Broken():
                 self.broken = reached
             case Mark() if reached.seq >= self.head.seq and reached != self.head and limit:
-                self.broken = Broken(reached.seq, "the line does not match the head of the chain")
+                self.broken = Broken(
+                    reached.seq, "the line does not match the head of the chain"
+                )
             case Mark() if reached == good and reached.seq < self.head.seq and limit:
                 self.broken = Broken(reached.seq + 1, "the line is missing at the end")
             case Mark():

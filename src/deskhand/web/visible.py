@@ -93,4 +93,8 @@ def _name(char: str) -> str:
         case "Cs":
             return f"half a character {number}"
         case _:
-            return unicodedata.name(char, f"control character {number}").lower().replace("u+", "U+")
+            return (
+                unicodedata.name(char, f"control character {number}")
+                .lower()
+                .replace("u+", "U+")
+            )

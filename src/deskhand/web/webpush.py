@@ -78,7 +78,9 @@ def decode(text: str) -> bytes:
     return urlsafe_b64decode(f"{text}{'=' * (-len(text) % 4)}")
 
 
-def encrypt(text: bytes, to: Subscription, own: "EllipticCurvePrivateKey", salt: bytes) -> bytes:
+def encrypt(
+    text: bytes, to: Subscription, own: "EllipticCurvePrivateKey", salt: bytes
+) -> bytes:
     """The message for that browser; `own` and `salt` are made for it alone."""
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -90,7 +92,9 @@ def encrypt(text: bytes, to: Subscription, own: "EllipticCurvePrivateKey", salt:
 
     theirs = decode(to.public_key)
     ours = public_point(own)
-    shared = own.exchange(ec.ECDH(), ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), theirs))
+    shared = own.exchange(
+        ec.ECDH(), ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), theirs)
+    )
     secret = derive(32, decode(to.secret), shared, b"WebPush: info\0" + theirs + ours)
     key = derive(16, salt, secret, b"Content-Encoding: aes128gcm\0")
     nonce = derive(12, salt, secret, b"Content-Encoding: nonce\0")
@@ -98,17 +102,25 @@ def encrypt(text: bytes, to: Subscription, own: "EllipticCurvePrivateKey", salt:
     return header + AESGCM(key).encrypt(nonce, text + b"\x02", None)
 
 
-def authorize(endpoint: str, key: "EllipticCurvePrivateKey", contact: str | None, now: datetime) -> str:
+def authorize(
+    endpoint: str, key: "EllipticCurvePrivateKey", contact: str | None, now: datetime
+) -> str:
     """What tells the push service at this address that the message is ours; `contact` is whom it may turn to."""
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
     from cryptography.hazmat.primitives.hashes import SHA256
 
     place = urlsplit(endpoint)
-    claims = {"aud": f"{place.scheme}://{place.netloc}", "exp": round((now + _TOKEN_LIFE).timestamp())}
+    claims = {
+        "aud": f"{place.scheme}://{place.netloc}",
+        "exp": round((now + _TOKEN_LIFE).timestamp()),
+    }
     if contact:
         claims["sub"] = contact
-    parts = [encode(json.dumps(each).encode()) for each in ({"typ": "JWT", "alg": "ES256"}, claims)]
+    parts = [
+        encode(json.dumps(each).encode())
+        for each in ({"typ": "JWT", "alg": "ES256"}, claims)
+    ]
     signature = key.sign(".".join(parts).encode(), ec.ECDSA(SHA256()))
     numbers = (each.to_bytes(32) for each in decode_dss_signature(signature))
     token = ".".join((*parts, encode(b"".join(numbers))))
@@ -137,7 +149,10 @@ class PushSender:
         }
         content = encrypt(text, to, ec.generate_private_key(ec.SECP256R1()), os.urandom(16))
         try:
-            async with asyncio.timeout(SECONDS), self.reach.ask("POST", to.endpoint, headers, content) as answer:
+            async with (
+                asyncio.timeout(SECONDS),
+                self.reach.ask("POST", to.endpoint, headers, content) as answer,
+            ):
                 return _read_outcome(answer.status_code)
         except (OSError, WrongPlace, UnicodeError, httpx2.HTTPError):
             return "failed"

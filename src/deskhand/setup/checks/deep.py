@@ -31,13 +31,30 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _LONG = 1.0
 """Seconds that nothing may take which somebody else can make the desk read."""
 _SIZE = 200_000
-_SHAPES = ('"\\', "<a@b.c>", "a@", "(", "=?utf-8?q?a?=", "<a>", "<div style='", "&#x41;", "[[", "\u200b", ",", "<!--")
+_SHAPES = (
+    '"\\',
+    "<a@b.c>",
+    "a@",
+    "(",
+    "=?utf-8?q?a?=",
+    "<a>",
+    "<div style='",
+    "&#x41;",
+    "[[",
+    "\u200b",
+    ",",
+    "<!--",
+)
 
 
 def integrity(desk: Desk) -> Finding:
     """Every page and index of the databases, which the quick check leaves out."""
     kind, _, place = desk.settings.database.partition(":///")
-    files = [Path(place), desk.settings.home / "mail.db"] if kind == "sqlite" else [desk.settings.home / "mail.db"]
+    files = (
+        [Path(place), desk.settings.home / "mail.db"]
+        if kind == "sqlite"
+        else [desk.settings.home / "mail.db"]
+    )
     for file in filter(Path.exists, files):
         if damage := find_damage(file, "integrity_check(1)"):
             return bad(f"{file} is damaged: {damage}", RESTORE)
@@ -54,34 +71,58 @@ async def doors(desk: Desk) -> Finding:
         for path in (*_PAGES, *_REST, *(kind.path for kind in SERVERS.values())):
             for headers in _FOREIGN:
                 for method in ("GET", "POST"):
-                    answer = await http.request(method, path, headers=headers, json={} if method == "POST" else None)
+                    answer = await http.request(
+                        method, path, headers=headers, json={} if method == "POST" else None
+                    )
                     if answer.status_code not in _REFUSALS:
                         opened.append(f"{method} {path} ({answer.status_code})")
     if opened:
-        return bad(f"a stranger gets an answer at {', '.join(opened[:5])}", "end the desk, and report this")
+        return bad(
+            f"a stranger gets an answer at {', '.join(opened[:5])}",
+            "end the desk, and report this",
+        )
     return good("no door opens without its key or from another site")
 
 
 def command_lines(desk: Desk) -> Finding:
     """Whether a secret of the desk stands on a command line, where every user reads it."""
     secrets = [(desk.settings.home / name) for name in ("token", "seal.key")]
-    known = [file.read_bytes().strip() for file in secrets if file.exists() and file.stat().st_size]
+    known = [
+        file.read_bytes().strip()
+        for file in secrets
+        if file.exists() and file.stat().st_size
+    ]
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             words = (process / "cmdline").read_bytes()
             if any(secret in words for secret in known):
-                return bad(f"a secret of the desk stands on the command line of process {process.name}", "renew it")
+                return bad(
+                    f"a secret of the desk stands on the command line of process {process.name}",
+                    "renew it",
+                )
     return good("no secret of the desk is on a command line")
 
 
 def private_files(desk: Desk) -> Finding:
     """Whether others may read what the desk keeps, and whether a name in its folders leads somewhere else."""
     home = [path for path in desk.settings.home.rglob("*") if not path.is_symlink()]
-    if readable := [path for path in home if path.stat().st_mode & _OTHERS and not path.name.endswith(".migrating")]:
-        return bad(f"others may read {', '.join(map(str, readable[:3]))}", "chmod -R go-rwx the desk's home")
+    if readable := [
+        path
+        for path in home
+        if path.stat().st_mode & _OTHERS and not path.name.endswith(".migrating")
+    ]:
+        return bad(
+            f"others may read {', '.join(map(str, readable[:3]))}",
+            "chmod -R go-rwx the desk's home",
+        )
     if odd := list(_odd_names(desk.settings.vault_path)):
-        return warning(f"{', '.join(odd[:3])} is a link, or has a second name", "make plain files of them")
-    return good("nobody else may read the desk's home, and no name in its folders leads elsewhere")
+        return warning(
+            f"{', '.join(odd[:3])} is a link, or has a second name",
+            "make plain files of them",
+        )
+    return good(
+        "nobody else may read the desk's home, and no name in its folders leads elsewhere"
+    )
 
 
 def _odd_names(vault: Path | None) -> Iterator[str]:
@@ -115,8 +156,13 @@ async def readers(desk: Desk) -> Finding:
         page = f"Content-Type: text/html; charset=utf-8\r\n\r\n{text}"
         for mail in (f"From: {field}\r\nTo: {field}\r\n\r\nHi", page):
             if await asyncio.to_thread(_cost, mail.encode()) > _LONG:
-                return bad(f"a mail of {shape!r} again and again takes more than a second", "report this, please")
-    return good(f"{2 * len(_SHAPES)} hostile mails of {_SIZE:,} characters took less than a second each")
+                return bad(
+                    f"a mail of {shape!r} again and again takes more than a second",
+                    "report this, please",
+                )
+    return good(
+        f"{2 * len(_SHAPES)} hostile mails of {_SIZE:,} characters took less than a second each"
+    )
 
 
 def _cost(mail: bytes) -> float:

@@ -49,9 +49,14 @@ def folders(desk: Desk) -> Finding:
     if vault is None or root is None or not vault.is_dir():
         return warning("there is no vault to look into", "set VAULT_PATH")
     if _is_no_folder(root):
-        return bad(f"{root.name} is no ordinary folder", "replace it by a folder: links are not followed")
+        return bad(
+            f"{root.name} is no ordinary folder",
+            "replace it by a folder: links are not followed",
+        )
     if not root.is_dir():
-        return warning(f"{root.name} will be made when needed", "deskhand doctor --fix makes it now")
+        return warning(
+            f"{root.name} will be made when needed", "deskhand doctor --fix makes it now"
+        )
     return _look_into(root)
 
 
@@ -71,9 +76,14 @@ def _look_into(root: Path) -> Finding:
     if missing:
         says = f"{', '.join(missing)} will be made when needed"
         return warning(says, "deskhand doctor --fix makes them now")
-    if root.stat().st_mode & _OTHERS and (open_to_others := [name for name in FOLDERS if _is_open(root / name)]):
+    if root.stat().st_mode & _OTHERS and (
+        open_to_others := [name for name in FOLDERS if _is_open(root / name)]
+    ):
         says = f"others on this machine may read {', '.join(open_to_others)}: your mail and what waits"
-        return warning(says, f"chmod -R go-rwx {' '.join(map(str, (root / name for name in open_to_others)))}")
+        return warning(
+            says,
+            f"chmod -R go-rwx {' '.join(map(str, (root / name for name in open_to_others)))}",
+        )
     return good("all folders of the desk are in the vault")
 
 
@@ -101,7 +111,9 @@ def index(desk: Desk, vault: NoteVault | None = None) -> Finding:
     if not file.exists():
         return good("is made at the first search")
     if damage := find_damage(file):
-        return warning(f"the search index is damaged: {damage}", "deskhand doctor --fix builds it anew")
+        return warning(
+            f"the search index is damaged: {damage}", "deskhand doctor --fix builds it anew"
+        )
     return good(f"{file.stat().st_size / 1e6:.1f} MB, in order")
 
 
@@ -116,7 +128,9 @@ def find_damage(file: Path, how: str = "quick_check(1)") -> str | None:
 
 
 def rebuild_index(desk: Desk) -> list[str]:
-    damaged = [vault for vault in desk.settings.note_vaults if index(desk, vault).state != "good"]
+    damaged = [
+        vault for vault in desk.settings.note_vaults if index(desk, vault).state != "good"
+    ]
     for vault in damaged:
         for end in ("", "-wal", "-shm"):
             Path(f"{desk.index_file(vault.path)}{end}").unlink(missing_ok=True)
@@ -159,10 +173,15 @@ def keys(desk: Desk) -> Finding:
     for name in ("seal.key", "token"):
         if (desk.settings.home / name).exists():
             desk.secret(name)
-    is_known = revision(desk.settings.database) == schema.HEAD and desk.store.write_sync(seals.is_known)
+    is_known = revision(desk.settings.database) == schema.HEAD and desk.store.write_sync(
+        seals.is_known
+    )
     if not (desk.settings.home / "seal.key").exists():
         if is_known:
-            return bad("seal.key is lost", "copy it from a backup or another machine, else `deskhand doctor --fix`")
+            return bad(
+                "seal.key is lost",
+                "copy it from a backup or another machine, else `deskhand doctor --fix`",
+            )
         return good("are made at the first use")
     if revision(desk.settings.database) == schema.HEAD:
         desk.store.write_sync(seals.demand_same, desk.secret("seal.key").encode())
@@ -171,7 +190,9 @@ def keys(desk: Desk) -> Finding:
 
 def renew_seal(desk: Desk) -> list[str]:
     """Where the key is lost, the next one that is made is the desk's."""
-    if (desk.settings.home / "seal.key").exists() or revision(desk.settings.database) != schema.HEAD:
+    if (desk.settings.home / "seal.key").exists() or revision(
+        desk.settings.database
+    ) != schema.HEAD:
         return []
     if not desk.store.write_sync(seals.forget):
         return []
@@ -238,18 +259,24 @@ async def mailbox(desk: Desk, account: MailAccount | None = None) -> Finding:
         address = await mailbox.address()
         if isinstance(mailbox, ImapMailbox) and account.smtp_url is None:
             return warning(
-                "imap can be read, but no account sends for it", "set DESKHAND_SMTP_URL to smtps://USER@HOST"
+                "imap can be read, but no account sends for it",
+                "set DESKHAND_SMTP_URL to smtps://USER@HOST",
             )
         if isinstance(mailbox, ImapMailbox):
             await mailbox.try_relay()
     if account.addresses and address.casefold() not in account.addresses:
-        return bad(f"{account.kind}, signed in as {audit.masked(address)}, which is not its address", "correct it")
+        return bad(
+            f"{account.kind}, signed in as {audit.masked(address)}, which is not its address",
+            "correct it",
+        )
     return good(f"{account.kind}, signed in as {audit.masked(address)}")
 
 
 async def _check_local(desk: Desk, account: MailAccount) -> Finding | None:
     if account.address is None:
-        return warning("the local mailbox has no address", "set DESKHAND_ADDRESS, or `deskhand init`")
+        return warning(
+            "the local mailbox has no address", "set DESKHAND_ADDRESS, or `deskhand init`"
+        )
     file = desk.settings.mail_file(account.name)
     if not file.exists():
         return good(f"local, for {audit.masked(account.address)}; no mail yet")
@@ -263,7 +290,9 @@ async def _check_local(desk: Desk, account: MailAccount) -> Finding | None:
 def approvals(desk: Desk) -> Finding:
     settings = desk.settings
     if settings.dev_mode:
-        return warning("DEV_MODE is on: nothing is sent", "set DEV_MODE=false when you mean it")
+        return warning(
+            "DEV_MODE is on: nothing is sent", "set DEV_MODE=false when you mean it"
+        )
     files = "sealed and hand-written files"
     if settings.approvals == "sealed":
         files = "sealed files only"
@@ -271,7 +300,9 @@ def approvals(desk: Desk) -> Finding:
         files = "answers on the page and in the terminal"
     if settings.proof == "passkey":
         files = "answers with your password"
-    return good(f"{files}; at most {settings.max_sends} emails in {settings.window_seconds} s")
+    return good(
+        f"{files}; at most {settings.max_sends} emails in {settings.window_seconds} s"
+    )
 
 
 async def tasks(desk: Desk) -> Finding:
@@ -287,20 +318,30 @@ async def tasks(desk: Desk) -> Finding:
     async with httpx2.AsyncClient(timeout=_SECONDS) as http:
         answer = await http.get(f"{url}/health")
     if answer.status_code != 200:
-        return bad(f"the backend at {url} answers {answer.status_code}", "look at the backend's own log")
+        return bad(
+            f"the backend at {url} answers {answer.status_code}",
+            "look at the backend's own log",
+        )
     if settings.service_auth_token is None:
-        return bad("SERVICE_AUTH_TOKEN is not set", "set it to the token that the backend expects")
+        return bad(
+            "SERVICE_AUTH_TOKEN is not set", "set it to the token that the backend expects"
+        )
     return good(f"the backend at {url} answers")
 
 
 def agents(desk: Desk) -> Finding:
     if not shutil.which("tmux"):
-        return warning("tmux is not installed: the mailman cannot tell agents of their mail", "install tmux")
+        return warning(
+            "tmux is not installed: the mailman cannot tell agents of their mail",
+            "install tmux",
+        )
     if desk.settings.agents_store == "database":
         return good("messages are kept in the desk's database")
     if desk.settings.agents_store == "files":
         return good("messages are kept in .agentmail of each repository")
-    return good("messages are kept in .agentmail of each repository, outside of one in the desk's database")
+    return good(
+        "messages are kept in .agentmail of each repository, outside of one in the desk's database"
+    )
 
 
 def model(desk: Desk) -> Finding:
@@ -308,7 +349,10 @@ def model(desk: Desk) -> Finding:
     if settings.model is None:
         return good("none: rules or a connected assistant decide about mail")
     if settings.model_api_key is None and settings.model_base_url is None:
-        return bad(f"{settings.model} has no key", "set DESKHAND_MODEL_API_KEY or the provider's own variable")
+        return bad(
+            f"{settings.model} has no key",
+            "set DESKHAND_MODEL_API_KEY or the provider's own variable",
+        )
     return good(settings.model)
 
 
@@ -331,7 +375,9 @@ def clients(desk: Desk) -> Finding:
             continue
         if entry is None:
             continue
-        if problem := _problem_of(entry, str(desk.settings.home)) or _wrong_port(desk, entry):
+        if problem := _problem_of(entry, str(desk.settings.home)) or _wrong_port(
+            desk, entry
+        ):
             wrong.append(f"{client.title} {problem}")
         else:
             known.append(client.title)
@@ -355,7 +401,11 @@ def _problem_of(entry: dict[str, Any], home: str) -> str | None:
 def _wrong_port(desk: Desk, entry: dict[str, Any]) -> str | None:
     """Of a client that has an address: whether this desk is there, where it runs."""
     here = find(desk.settings.home)
-    addresses = [value for value in entry.values() if isinstance(value, str) and value.startswith("http://127.0.0.1:")]
+    addresses = [
+        value
+        for value in entry.values()
+        if isinstance(value, str) and value.startswith("http://127.0.0.1:")
+    ]
     if here is None or all(value.startswith(f"{here.address}/") for value in addresses):
         return None
     return f"is connected to {addresses[0]}, but this desk runs on port {here.port}"

@@ -36,19 +36,30 @@ def home(desk: Desk) -> Finding:
     if not folder.is_dir():
         return good(f"{folder} is made at the first use")
     if folder.stat().st_uid != os.getuid():
-        return bad(f"{folder} belongs to another user", "run deskhand as its owner, or set DESKHAND_HOME")
+        return bad(
+            f"{folder} belongs to another user",
+            "run deskhand as its owner, or set DESKHAND_HOME",
+        )
     if not os.access(folder, os.W_OK | os.X_OK):
         return bad(f"{folder} cannot be written", f"chmod 700 {folder}")
     open_to_others = too_open(folder)
     if open_to_others:
-        names = ", ".join(str(path.relative_to(folder.parent)) for path in open_to_others[:5])
-        return bad(f"others may read {names}", "deskhand doctor --fix takes that right away")
+        names = ", ".join(
+            str(path.relative_to(folder.parent)) for path in open_to_others[:5]
+        )
+        return bad(
+            f"others may read {names}", "deskhand doctor --fix takes that right away"
+        )
     return good(f"{folder}, readable by you alone")
 
 
 def too_open(folder: Path) -> list[Path]:
     """The home and what lies in it that others may read or write."""
-    inside = [path for path in sorted(folder.iterdir()) if not path.is_symlink() and path.suffix != ".migrating"]
+    inside = [
+        path
+        for path in sorted(folder.iterdir())
+        if not path.is_symlink() and path.suffix != ".migrating"
+    ]
     others = stat.S_IRWXG | stat.S_IRWXO
     return [path for path in (folder, *inside) if path.stat().st_mode & others]
 
@@ -63,7 +74,9 @@ def close_home(desk: Desk) -> list[str]:
 
 
 def disk(desk: Desk) -> Finding:
-    folder = next(each for each in (desk.settings.home, *desk.settings.home.parents) if each.exists())
+    folder = next(
+        each for each in (desk.settings.home, *desk.settings.home.parents) if each.exists()
+    )
     free = shutil.disk_usage(folder).free
     says = f"{free / 1e9:.1f} GB free where the desk's home is"
     if free < _EMPTY:
@@ -81,7 +94,9 @@ async def clock(desk: Desk) -> Finding:
         return bad(f"the clock says {now:%Y-%m-%d}", "set the machine's clock")
     last = await _newest_time(desk)
     if last is not None and last - now > _SKEW:
-        says = f"the record has a line from {local(last, zone):%Y-%m-%d %H:%M}, ahead of now"
+        says = (
+            f"the record has a line from {local(last, zone):%Y-%m-%d %H:%M}, ahead of now"
+        )
         return bad(says, "set the machine's clock; if it is right now, it was ahead then")
     return good(f"{local(now, zone):%Y-%m-%d %H:%M}; time zone: {zone}")
 
@@ -93,7 +108,9 @@ async def _newest_time(desk: Desk) -> datetime | None:
     if await asyncio.to_thread(revision, desk.settings.database) != schema.HEAD:
         return None
     lines = await desk.store.read(partial(audit.entries, limit=_LINES))
-    return max((datetime.fromisoformat(entry.timestamp) for _, entry in lines), default=None)
+    return max(
+        (datetime.fromisoformat(entry.timestamp) for _, entry in lines), default=None
+    )
 
 
 def port(desk: Desk) -> Finding:
@@ -103,7 +120,10 @@ def port(desk: Desk) -> Finding:
     except OSError as error:
         if _health(f"http://127.0.0.1:{number}") is not None:
             return good(f"a desk answers at http://127.0.0.1:{number}")
-        return warning(f"port {number} cannot be used: {error.strerror}", "set DESKHAND_PORT to another one")
+        return warning(
+            f"port {number} cannot be used: {error.strerror}",
+            "set DESKHAND_PORT to another one",
+        )
     return good(f"{number} is free for `deskhand up`")
 
 
@@ -116,7 +136,10 @@ def parts(desk: Desk) -> Finding:
         says = "; ".join(f"{name} does not run: {why}" for name, why in found.down.items())
         return bad(says, "it is started again by itself once that is mended")
     if _health(found.address) is None:
-        return bad(f"the desk runs as process {found.pid}, but its page does not answer", "end it and start it again")
+        return bad(
+            f"the desk runs as process {found.pid}, but its page does not answer",
+            "end it and start it again",
+        )
     return good(f"each part of the desk at {found.address} runs")
 
 
@@ -137,13 +160,24 @@ def secrets(desk: Desk) -> Finding:
     folder = desk.settings.home
     vaults = [vault.path for vault in desk.settings.note_vaults]
     if any(folder.resolve().is_relative_to(vault.resolve()) for vault in vaults):
-        return bad("the desk's home with its keys lies inside the vault", "move it and set DESKHAND_HOME")
+        return bad(
+            "the desk's home with its keys lies inside the vault",
+            "move it and set DESKHAND_HOME",
+        )
     if not shutil.which("git"):
         return good("the home is outside the vault")
-    if _git(folder, "rev-parse", "--show-toplevel") and not _git(folder, "check-ignore", str(folder)):
-        return warning(f"{folder} lies in a git repository", "move it, or add it to .gitignore")
+    if _git(folder, "rev-parse", "--show-toplevel") and not _git(
+        folder, "check-ignore", str(folder)
+    ):
+        return warning(
+            f"{folder} lies in a git repository", "move it, or add it to .gitignore"
+        )
     kept = [name for vault in vaults for name in _git(vault, "ls-files").splitlines()]
-    named = [name for name in kept if Path(name).name in _SECRET_NAMES or name.endswith(".secret")]
+    named = [
+        name
+        for name in kept
+        if Path(name).name in _SECRET_NAMES or name.endswith(".secret")
+    ]
     if named:
         says = f"the vault's repository keeps {', '.join(named[:3])}"
         return warning(says, "git rm --cached, and renew them")

@@ -25,5 +25,7 @@ def upgrade(tx: Transaction) -> None:
 
 
 def _day_and_kind(entry: dict[str, str]) -> tuple[str, ...]:
-    actor, action = (entry[key].replace("\0", "\ufffd")[:100] for key in ("actor", "action_type"))
+    actor, action = (
+        entry[key].replace("\0", "\ufffd")[:100] for key in ("actor", "action_type")
+    )
     return entry["timestamp"][:10], actor, action, entry["result"]

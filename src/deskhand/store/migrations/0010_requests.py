@@ -145,7 +145,10 @@ def upgrade(tx: Transaction) -> None:
 
 def _read(tx: Transaction, table: str, columns: str) -> list[Values]:
     names = columns.split(", ")
-    return [dict(zip(names, row, strict=True)) for row in tx.all(f"SELECT {columns} FROM {table} ORDER BY created, id")]
+    return [
+        dict(zip(names, row, strict=True))
+        for row in tx.all(f"SELECT {columns} FROM {table} ORDER BY created, id")
+    ]
 
 
 def _of_action(old: Values) -> Values:
@@ -182,12 +185,19 @@ def _of_draft(tx: Transaction, old: Values, released: Values | None) -> Values:
         "warnings": old["warnings"] or "[]",
         "words": old["words"],
     }
-    said = tx.one("SELECT text, at FROM corrections WHERE draft_id = ? AND kind = 'rejected'", old["id"])
+    said = tx.one(
+        "SELECT text, at FROM corrections WHERE draft_id = ? AND kind = 'rejected'",
+        old["id"],
+    )
     if released is not None:
         settled = step.get("draft_id") != old["id"] or step.get("state") != "drafted"
         known |= _as_draft(old["id"], released, letter)
         known["decided"] = released["decided"] or old["decided"] or released["created"]
-        return released | known | {"settled": int(settled and released["state"] in ("sent", "rejected"))}
+        return (
+            released
+            | known
+            | {"settled": int(settled and released["state"] in ("sent", "rejected"))}
+        )
     action: Values = {
         "kind": "send_email",
         "account": old["account"] or "",
@@ -226,11 +236,25 @@ def _decided(old: Values, said: Row | None) -> Values:
         if old["decided"] is None or old["approved"] is not None:
             decided = {"decided": said[1], "decided_by": "vault", "proof": "vault"}
         reason = None if said[0] == _NO_REASON else said[0]
-        return decided | {"state": "rejected", "folder": "Rejected", "note": reason, "settled": 1}
+        return decided | {
+            "state": "rejected",
+            "folder": "Rejected",
+            "note": reason,
+            "settled": 1,
+        }
     if old["approved"] is not None:
-        return decided | {"state": "approved", "folder": "Approved", "yes": old["approved"], "due": at}
+        return decided | {
+            "state": "approved",
+            "folder": "Approved",
+            "yes": old["approved"],
+            "due": at,
+        }
     if old["words"] is not None:
-        return decided | {"state": "rejected", "folder": "Rejected", "note": f"do it this way: {old['words']}"}
+        return decided | {
+            "state": "rejected",
+            "folder": "Rejected",
+            "note": f"do it this way: {old['words']}",
+        }
     return {}
 
 
@@ -241,7 +265,9 @@ def _as_draft(name: str, released: Values, letter: Values | None = None) -> Valu
         words = {key: letter[key] for key in ("to", "subject", "body")}
         proposed = json.loads(released["action"]) | words
         found |= {"proposed": json.dumps(proposed), "asked": _digest(proposed)}
-    if released["revision"] == 1:  # later ones wait in a sealed file: nobody knows whether it left
+    if (
+        released["revision"] == 1
+    ):  # later ones wait in a sealed file: nobody knows whether it left
         found |= {"file": _draft_file(name), "decided_by": "person", "proof": "vault"}
     return found
 
@@ -259,14 +285,22 @@ def _take_over_tries(tx: Transaction) -> None:
 
 
 def _take_over_holds(tx: Transaction, drafts_of: dict[str, str]) -> None:
-    for name, digest, by, until, taken, note in tx.all("SELECT id, digest, decided_by, until, taken, note FROM holds"):
+    for name, digest, by, until, taken, note in tx.all(
+        "SELECT id, digest, decided_by, until, taken, note FROM holds"
+    ):
         request_id = str(drafts_of.get(name, name))
-        row = tx.one("SELECT digest, state, origin, token FROM requests WHERE id = ?", request_id)
+        row = tx.one(
+            "SELECT digest, state, origin, token FROM requests WHERE id = ?", request_id
+        )
         if row is None:
             continue
         current, state, origin, token = row
         if note is not None:
-            tx.execute("UPDATE requests SET note = ? WHERE id = ? AND state <> 'sent'", note, request_id)
+            tx.execute(
+                "UPDATE requests SET note = ? WHERE id = ? AND state <> 'sent'",
+                note,
+                request_id,
+            )
             continue
         # A draft is approved by a hold before its file is moved: until then it rests.
         by_words = origin == "draft" and token is None
@@ -285,7 +319,14 @@ def _take_over_holds(tx: Transaction, drafts_of: dict[str, str]) -> None:
 
 
 def _insert(tx: Transaction, made: Values) -> None:
-    plain = {"urgent": 0, "once_more": 0, "attempts": 0, "untold": 0, "settled": 0, "warnings": "[]"}
+    plain = {
+        "urgent": 0,
+        "once_more": 0,
+        "attempts": 0,
+        "untold": 0,
+        "settled": 0,
+        "warnings": "[]",
+    }
     values: Values = plain | made
     yes = values.pop("yes", values["digest"])
     names = ", ".join(values)
@@ -294,10 +335,20 @@ def _insert(tx: Transaction, made: Values) -> None:
     if values["state"] in ("approved", "sending", "sent", "unknown"):
         at = values.get("decided") or values["created"]
         proof = values.get("proof") or "vault"
-        _answer(tx, values["id"], "approved", yes, proof, values.get("decided_by") or "vault", at)
+        _answer(
+            tx,
+            values["id"],
+            "approved",
+            yes,
+            proof,
+            values.get("decided_by") or "vault",
+            at,
+        )
 
 
-def _answer(tx: Transaction, name: str, word: str, digest: str, proof: str, by: str, at: int) -> None:
+def _answer(
+    tx: Transaction, name: str, word: str, digest: str, proof: str, by: str, at: int
+) -> None:
     tx.execute(
         "INSERT INTO answers (request_id, revision, word, digest, proof, said_by, at) VALUES (?, 1, ?, ?, ?, ?, ?)",
         *(name, word, digest, proof, by, at),
@@ -326,4 +377,6 @@ def _due(old: Values) -> Any:
 
 
 def _digest(action: Values) -> str:
-    return sha256(json.dumps(action, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return sha256(
+        json.dumps(action, sort_keys=True, separators=(",", ":")).encode()
+    ).hexdigest()
