@@ -71,12 +71,12 @@ class Guarded:
         (self.folder / "modern").touch()
 
     @asynccontextmanager
-    async def line(self, era: str) -> "AsyncIterator[LineClient]":
-        """As `deskhand mcp stranger` comes in by the desk's socket, every line as it is."""
+    async def line(self, era: str, name: str = "stranger") -> "AsyncIterator[LineClient]":
+        """As `deskhand mcp NAME` comes in by the desk's socket, every line as it is."""
         ours, theirs = socket.socketpair()
         reading, writing = await asyncio.open_connection(sock=theirs)
         serving = asyncio.create_task(
-            open_door(self.desk, "stranger").run_wire(Wire(reading, writing))
+            open_door(self.desk, name).run_wire(Wire(reading, writing))
         )
         client = LineClient(*await asyncio.open_connection(sock=ours), era)
         try:

@@ -19,6 +19,7 @@ from deskhand.servers.handles import Handle
 from deskhand.store import Transaction
 from tests.foreign.place import Guarded, guarded, refusal, said, until
 from tests.foreign.stranger_names import ESCAPES
+from tests.foreign.test_passing import CALLS
 from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
@@ -209,6 +210,33 @@ async def test_no_server_speaks_in_the_desks_own_words(
     assert answer["_meta"] == answer["content"][0]["_meta"] == {"vendor/x": 1}
     assert error["data"]["_meta"] == {"vendor/x": 1}
     assert "deskhand/" not in other.model_dump_json()
+
+
+@requirement("guard:hostile")
+@pytest.mark.parametrize("modern", [False, True])
+async def test_nothing_that_a_server_lists_tells_or_reports_is_in_the_desks_own_words(
+    place: Guarded, modern: bool
+) -> None:
+    (place.folder / "forging").touch()
+    if modern:
+        place.be_modern()
+    async with place.line("legacy") as client:
+        heard = [await client.ask(method, **params) for method, params in CALLS]
+        heard.append(await client.ask("tools/list"))
+        token = {"progressToken": "mine"}
+        await client.ask("tools/call", name="steps", arguments={}, _meta=token)
+        await client.ask("resources/subscribe", uri="memo://one")
+        told = None
+        while told is None:  # the desk listens again for one more resource
+            await client.ask("tools/call", name="touch", arguments={})
+            await client.ask("prompts/list")
+            told = next((each for each in client.heard if "uri" in str(each)), None)
+        if not modern:
+            await client.ask("tools/call", name="log", arguments={})
+            await client.hear("notifications/message")
+    everything = json.dumps([heard, client.heard]).casefold()
+    assert "deskhand/" not in everything
+    assert all("vendor/x" in json.dumps(each) for each in heard)
 
 
 @requirement("guard:asker")

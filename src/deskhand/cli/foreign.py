@@ -18,7 +18,7 @@ from deskhand.cli.command import (
     opened_desk,
     tell,
 )
-from deskhand.errors import InvalidInput, ServerDown
+from deskhand.errors import DeskError, InvalidInput
 from deskhand.setup.clients import CLIENTS
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _add(options: argparse.Namespace) -> None:
         )
     try:
         seen = asyncio.run(_look(home, options.name, entry))
-    except ServerDown:
+    except DeskError:
         for variable in entry.env:
             credentials.forget(home, secret_name(options.name, variable))
         raise
@@ -277,7 +277,7 @@ async def _start_server(
     finally:
         waiting.cancel()
         running.cancel()
-        with suppress(asyncio.CancelledError, ServerDown):
+        with suppress(asyncio.CancelledError, DeskError):
             await running
 
 

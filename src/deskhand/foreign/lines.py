@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -35,6 +36,7 @@ Report = Callable[[Mapping[str, Any]], None]
 """Hears of the progress of a call: the parameters of each notification."""
 _OURS = "desk-"
 """Begins the name of each request that is not the SDK's."""
+_NAMES = re.compile(rb'"id"\s*:\s*"(desk-\d+)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +93,18 @@ class RunningServer:
         """Whether the line was about something that the desk asked by itself."""
         if _OURS.encode() not in text:
             return False
-        message: Any = json.loads(text)
+        try:
+            message: Any = json.loads(text)
+        except (ValueError, RecursionError):
+            self._answer_unread(text)
+            return True
         match message:
             case {
                 "method": "notifications/progress",
                 "params": {"progressToken": str(name)} as params,
             }:
-                if (asked := self._asked.get(name)) and asked.report:
+                asked = self._asked.get(name)
+                if asked and asked.report and _is_progress(params):
                     asked.report(params)
             case {"id": str(name)} if "method" not in message:
                 if (asked := self._asked.get(name)) and not asked.answer.done():
@@ -106,12 +113,27 @@ class RunningServer:
                 return False
         return name.startswith(_OURS)
 
+    def _answer_unread(self, text: bytes) -> None:
+        """Let nobody wait for an answer that came and cannot be read."""
+        for name in _NAMES.findall(text):
+            asked = self._asked.get(name.decode())
+            if asked and not asked.answer.done():
+                asked.answer.set_result({})
+
     def end(self) -> None:
         """Wake everybody who waits for an answer."""
         self.ended.set()
         for asked in self._asked.values():
             if not asked.answer.done():
                 asked.answer.set_exception(ConnectionResetError(self.why))
+
+
+def _is_progress(params: Mapping[str, Any]) -> bool:
+    numbers = (params.get("progress"), params.get("total", 0))
+    words = params.get("message", "")
+    return isinstance(words, str) and all(
+        isinstance(each, int | float) and not isinstance(each, bool) for each in numbers
+    )
 
 
 def _line(message: Mapping[str, Any]) -> bytes:

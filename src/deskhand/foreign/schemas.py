@@ -5,7 +5,7 @@ place, or cannot be understood, nothing is held against the value: the server ch
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -14,7 +14,10 @@ from pydantic_core import SchemaError
 
 from deskhand.errors import printable
 
-MOST_LOOKUPS = 5000
+MOST_STEPS = 100_000
+"""So much is held against each other; an honest schema with an honest value needs a small part of it."""
+LONGEST_LIST = 10_000
+Check = Callable[[Any, Any, Any, Any], Iterator[Any] | None]
 
 
 @lru_cache(maxsize=256)
@@ -37,7 +40,7 @@ def is_match(pattern: TypeAdapter[str], text: object) -> bool:
 def find_problem(shape: Mapping[str, Any], value: object) -> str | None:
     """What the schema does not allow; None where it allows the value, or cannot be understood."""
     from jsonschema import SchemaError as BadSchema
-    from jsonschema.exceptions import best_match
+    from jsonschema.exceptions import UnknownType, best_match
     from referencing import Registry
     from referencing.exceptions import Unresolvable
 
@@ -45,7 +48,9 @@ def find_problem(shape: Mapping[str, Any], value: object) -> str | None:
         found = best_match(_validator()(shape, registry=Registry()).iter_errors(value))
     except (
         BadSchema,
+        UnknownType,
         Unresolvable,
+        ArithmeticError,
         RecursionError,
         ValueError,
         TypeError,
@@ -60,17 +65,21 @@ def find_problem(shape: Mapping[str, Any], value: object) -> str | None:
 
 
 def _validator() -> Any:
-    """Reaches nothing but the schema itself, and looks up no more names than an honest one has."""
+    """Reaches nothing but the schema itself, and takes no more steps than an honest one needs."""
     from jsonschema import Draft202012Validator, validators
 
-    honest = Draft202012Validator.VALIDATORS["$ref"]
     more = Draft202012Validator.VALIDATORS["additionalProperties"]
-    left = iter(range(MOST_LOOKUPS))
+    left = MOST_STEPS
 
-    def look_up(*args: Any) -> Any:
-        if next(left, None) is None:
-            raise ValueError("the schema names itself too often")
-        return honest(*args)
+    def count(check: Check) -> Check:
+        def run(validator: Any, said: Any, instance: Any, schema: Any) -> Any:
+            nonlocal left
+            left -= 1 + _size(said) + _size(instance) // 100
+            if left < 0:
+                raise ValueError("the schema has no end")
+            return check(validator, said, instance, schema)
+
+        return run
 
     def check_more(
         validator: Any, allowed: Any, instance: Any, schema: Any
@@ -82,14 +91,21 @@ def _validator() -> Any:
         return iter(more(validator, allowed, instance, schema) or ())
 
     own = {
-        "$ref": look_up,
         "pattern": _check_pattern,
         "patternProperties": _skip,
         "additionalProperties": check_more,
         "unevaluatedProperties": _skip,
+        "unevaluatedItems": _skip,
         "uniqueItems": _check_unique,
     }
-    return validators.extend(Draft202012Validator, own)
+    checks = {**Draft202012Validator.VALIDATORS, **own}
+    return validators.extend(
+        Draft202012Validator, {word: count(check) for word, check in checks.items()}
+    )
+
+
+def _size(value: Any) -> int:
+    return len(value) if isinstance(value, str | list | dict) else 0
 
 
 def _check_pattern(
@@ -105,11 +121,11 @@ def _check_pattern(
 
 
 def _check_unique(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    """In linear time: each item by its text."""
+    """In linear time: each item by its text. A list that is very long is left to the server."""
     from jsonschema.exceptions import ValidationError as Problem
 
     del validator, schema
-    if not wanted or not isinstance(instance, list):
+    if not wanted or not isinstance(instance, list) or len(instance) > LONGEST_LIST:
         return
     if len({json.dumps(each, sort_keys=True) for each in instance}) < len(instance):
         yield Problem("an item stands there twice")

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 from weakref import WeakSet
 
 from mcp import MCPError
+from mcp_types import INTERNAL_ERROR
 
-from deskhand.errors import Denied, NotFound, SendFailed, ServerDown, printable
+from deskhand.errors import Denied, DeskError, NotFound, SendFailed, ServerDown, printable
 from deskhand.foreign.definitions import (
     Definitions,
     digest_of,
@@ -21,7 +22,7 @@ from deskhand.foreign.definitions import (
 )
 from deskhand.foreign.rules import FILE, GuardRule, ServerEntry, read_servers
 from deskhand.foreign.session import ForeignServer, Told
-from deskhand.parts import Parts
+from deskhand.parts import Parts, describe_failure
 
 PATIENCE = 20.0
 """Seconds in which a caller waits for a server that is just starting."""
@@ -154,7 +155,7 @@ class Foreign:
         entry = self.entry(name)
         if name in self._kept:
             server, task = self._kept[name]
-            if server.entry.starts_as(entry) and not task.done():
+            if not task.done() and _is_same(server, entry):
                 server.entry = entry
                 return server
             await self._drop(name)
@@ -206,30 +207,46 @@ class Foreign:
         """What the server answered, an error too. Raises SendFailed where the call certainly did not reach it."""
         try:
             found = await self.open(server)
+            answer = {"result": await found.call(tool, arguments)}
         except ServerDown as error:
             raise SendFailed(error.message) from error
-        try:
-            answer = {"result": await found.call(tool, arguments)}
         except MCPError as error:
             answer = {
                 "error": {"code": error.code, "message": error.message, "data": error.data}
             }
-        text = json.dumps(answer, ensure_ascii=False)
+        try:
+            text = json.dumps(answer, allow_nan=False)
+        except ValueError as error:
+            return _write_lost(f"the answer is no JSON: {error}")
         if len(text) <= LONGEST_RESULT:
             return text
-        why = f"it was done, but the answer has {len(text):,} characters, and {LONGEST_RESULT:,} are kept"
-        return json.dumps({"error": {"code": -32603, "message": why, "data": None}})
+        return _write_lost(
+            f"the answer has {len(text):,} characters, and {LONGEST_RESULT:,} are kept"
+        )
 
     def may_repeat(self, server: str, tool: str, arguments: Mapping[str, Any]) -> bool:
         return self.rule_for(server, tool, arguments).idempotent
+
+
+def _write_lost(why: str) -> str:
+    """What is kept in place of an answer that cannot be."""
+    told = {"code": INTERNAL_ERROR, "message": f"it was done, but {why}", "data": None}
+    return json.dumps({"error": told})
+
+
+def _is_same(server: ForeignServer, entry: ServerEntry) -> bool:
+    """Whether it runs as the person wants it now; their secrets are looked at when `guard.toml` was written anew."""
+    if server.entry is entry:
+        return True
+    return server.entry.starts_as(entry) and not server.has_other_secrets()
 
 
 def _runner(server: ForeignServer, foreign: Foreign) -> Callable[[], Awaitable[None]]:
     async def run() -> None:
         try:
             await server.run(lambda: foreign.works(server))
-        except ServerDown as error:
-            server.why_down = error.message
+        except DeskError as error:
+            server.why_down = describe_failure(error)
             raise
 
     return run

@@ -13,7 +13,6 @@ import httpx2
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost
-from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
@@ -21,6 +20,7 @@ from mcp_types import (
     INTERNAL_ERROR,
     PROTOCOL_VERSION_META_KEY,
     REQUEST_TIMEOUT,
+    URL_ELICITATION_REQUIRED,
     Implementation,
     LoggingMessageNotification,
     PaginatedRequestParams,
@@ -36,10 +36,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from deskhand import __version__, environment
-from deskhand.errors import AuthRequired, OutcomeUnknown, ServerDown, printable
+from deskhand.errors import AuthRequired, DeskError, OutcomeUnknown, ServerDown, printable
 from deskhand.foreign.definitions import Definitions, define
 from deskhand.foreign.lines import Report, RunningServer, start
 from deskhand.foreign.rules import ServerEntry
+from deskhand.foreign.web import WebLink, hear_refusals
 from deskhand.mail import credentials
 
 log = logging.getLogger("deskhand.foreign")
@@ -47,6 +48,8 @@ log = logging.getLogger("deskhand.foreign")
 START = 30.0
 """Seconds in which a server has to say that it is there."""
 LIST = 30.0
+CALM = 0.5
+"""Seconds between two tellings that a list changed."""
 MOST_PAGES = 100
 MOST_TOOLS = 1000
 LONGEST_LIST = 4 << 20
@@ -72,8 +75,9 @@ _LOST = (
     httpx2.HTTPError,
 )
 _AS_IT_CAME: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
-_OWN_WORDS = "deskhand/"
+OWN_WORDS = "deskhand/"
 """Begins each key of a `_meta` that is the desk's."""
+_ASKS_BACK = "it asks back (sampling, roots or elicitation), which the desk lets nobody do"
 _ABOUT_US = Implementation(name="deskhand", version=__version__)
 Told = (
     ToolListChangedNotification
@@ -102,6 +106,9 @@ class ForeignServer:
         self._home = home
         self._client: Client | None = None
         self._line: RunningServer | None = None
+        self._web: WebLink | None = None
+        self._secrets: dict[str, str] | None = None
+        """Those with which it was started."""
         self._envelope: dict[str, Any] = {}
         self._there = asyncio.Event()
         self.tools: list[Tool] = []
@@ -111,6 +118,9 @@ class ForeignServer:
         self._watched: set[str] = set()
         """The resources of which somebody wants to know when they change."""
         self._watching: asyncio.Task[None] | None = None
+        self._changed: dict[str, Told] = {}
+        """What changed since the clients were told last."""
+        self._telling: asyncio.Task[None] | None = None
         self.why_down: str | None = None
 
     async def run(self, works: Callable[[], None]) -> None:
@@ -126,30 +136,44 @@ class ForeignServer:
                 works()
                 await self._wait_for_end()
                 self._there.clear()
+                self._demand_welcome()
                 raise ServerDown(f"the server {self.name} is gone: {self._why()}")
         except BaseExceptionGroup as several:
+            self._demand_welcome()
             raise ServerDown(
                 f"the server {self.name} failed: {_first(several)}"
             ) from several
         except (MCPError, TimeoutError, ValidationError, *_LOST) as error:
+            self._demand_welcome()
             raise ServerDown(
                 f"the server {self.name} does not answer: {self._why(error)}"
             ) from error
         finally:
             self._there.clear()
             self._client = None
-            if self._watching is not None:
-                self._watching.cancel()
+            for task in (self._watching, self._telling):
+                if task is not None:
+                    task.cancel()
+
+    @property
+    def _link(self) -> RunningServer | WebLink | None:
+        return self._line or self._web
 
     async def _wait_for_end(self) -> None:
-        if self._line is None:
-            await asyncio.Event().wait()
-        else:
-            await self._line.ended.wait()
+        assert self._link is not None  # noqa: S101 - it is connected
+        await self._link.ended.wait()
+
+    def _has_ended(self) -> bool:
+        return self._link is not None and self._link.ended.is_set()
+
+    def _demand_welcome(self) -> None:
+        """Say so where it is the secret that is wrong."""
+        if self._web is not None and self._web.wants_secret:
+            raise self._web.secret_needed()
 
     def _why(self, error: BaseException | None = None) -> str:
-        if self._line is not None and self._line.ended.is_set():
-            return self._line.why
+        if self._link is not None and self._link.ended.is_set():
+            return self._link.why
         return printable(error or "it ended", 300)
 
     @asynccontextmanager
@@ -165,11 +189,10 @@ class ForeignServer:
 
     async def _open(self, stack: AsyncExitStack) -> Any:
         secrets = {name: self._secret(name) for name in self.entry.env}
+        self._secrets = secrets
         if self.entry.url is not None:
-            headers = {}
-            if "AUTHORIZATION" in secrets:
-                headers["Authorization"] = secrets["AUTHORIZATION"]
-            http = await stack.enter_async_context(create_mcp_http_client(headers=headers))
+            self._web = WebLink(self.name, secrets)
+            http = await stack.enter_async_context(self._web.open())
             return streamable_http_client(self.entry.url, http_client=http)
         around = environment.variables()
         variables = {name: around[name] for name in _PASSED_ON if name in around} | secrets
@@ -188,12 +211,35 @@ class ForeignServer:
             )
         return found
 
+    def has_other_secrets(self) -> bool:
+        """Whether the person has given it others since it was started."""
+        given = {
+            name: credentials.recall(self._home, secret_name(self.name, name))
+            for name in self.entry.env
+        }
+        return given != (self._secrets or {})
+
     async def _hear(self, message: Any) -> None:
         if not isinstance(message, Told):
             return
-        if isinstance(message, ToolListChangedNotification):
-            await self.list_tools()
-        await self._tell(self.name, message)
+        if isinstance(message, ResourceUpdatedNotification | LoggingMessageNotification):
+            await self._tell(self.name, message)
+            return
+        self._changed[message.method] = message
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.create_task(self._tell_changes())
+
+    async def _tell_changes(self) -> None:
+        """Tell that lists changed: the first time at once, then no oftener than somebody can make use of it."""
+        while self._changed:
+            changed = [*self._changed.values()]
+            self._changed.clear()
+            for each in changed:
+                if isinstance(each, ToolListChangedNotification):
+                    with suppress(DeskError, MCPError, TimeoutError, *_LOST):
+                        await self.list_tools()
+                await self._tell(self.name, each)
+            await asyncio.sleep(CALM)
 
     async def watch(self, uri: str) -> None:
         """Hear of every change of this resource from now on."""
@@ -233,13 +279,11 @@ class ForeignServer:
 
     @property
     def is_there(self) -> bool:
-        return self._there.is_set() and not (
-            self._line is not None and self._line.ended.is_set()
-        )
+        return self._there.is_set() and not self._has_ended()
 
     @property
     def client(self) -> Client:
-        if self._client is None or (self._line is not None and self._line.ended.is_set()):
+        if self._client is None or self._has_ended():
             raise ServerDown(f"the server {self.name} is not there now", hint=self.why_down)
         return self._client
 
@@ -261,6 +305,8 @@ class ForeignServer:
                 page = await self.client.session.list_tools(
                     params=PaginatedRequestParams(cursor=cursor)
                 )
+                for tool in page.tools:
+                    strip_own({"_meta": tool.meta})
                 tools += page.tools
                 size += sum(len(tool.model_dump_json()) for tool in page.tools)
                 cursor = page.next_cursor
@@ -313,6 +359,7 @@ class ForeignServer:
             answer = await self._line.ask(method, {**params, **self._envelope}, report)
             return self._read_answer(answer)
         request = _AnyRequest(method=method, params=dict(params))
+        refused = hear_refusals()
         try:
             result = await client.session.send_request(
                 request, _AS_IT_CAME, progress_callback=_hear_progress(report)
@@ -320,17 +367,21 @@ class ForeignServer:
         except ValidationError as error:
             raise self._no_answer() from error
         except MCPError as error:
-            strip_own(error.error.data)
-            raise
+            if refused:
+                raise self._not_taken(refused[-1]) from error
+            return self._read_answer({"error": error.error.model_dump()})
         return self._read_answer({"result": result})
 
     def _read_answer(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         strip_own(answer)
         match answer:
             case {"result": {"resultType": "input_required"}}:
-                why = "it asks back (sampling, roots or elicitation), which the desk lets nobody do"
-                raise MCPError(
-                    INTERNAL_ERROR, f"the server {self.name} did not answer: {why}"
+                raise self._did_not_answer(_ASKS_BACK)
+            case {"error": {"code": int(code)}} if code == URL_ELICITATION_REQUIRED:
+                raise self._did_not_answer(_ASKS_BACK)
+            case {"result": {"resultType": str(kind)}} if kind != "complete":
+                raise self._did_not_answer(
+                    f"its result is of a kind for which nobody asked ({printable(kind, 30)})"
                 )
             case {"result": dict(result)}:
                 return result
@@ -338,6 +389,14 @@ class ForeignServer:
                 raise MCPError(code, message, more.get("data"))
             case _:
                 raise self._no_answer()
+
+    def _did_not_answer(self, why: str) -> MCPError:
+        return MCPError(INTERNAL_ERROR, f"the server {self.name} did not answer: {why}")
+
+    def _not_taken(self, why: str) -> ServerDown:
+        return ServerDown(
+            f"the server {self.name} did not take it: {why}", hint="try again in a moment"
+        )
 
     def _no_answer(self) -> MCPError:
         return MCPError(
@@ -362,11 +421,15 @@ def strip_own(answer: Any) -> None:
         match left.pop():
             case dict(found):
                 if isinstance(meta := found.get("_meta"), dict):
-                    for key in [key for key in meta if key.startswith(_OWN_WORDS)]:
+                    for key in [key for key in meta if _is_own(key)]:
                         del meta[key]
                 left += found.values()
             case list(found):
                 left += found
+
+
+def _is_own(key: str) -> bool:
+    return key.strip().casefold().startswith(OWN_WORDS)
 
 
 def _hear_progress(report: Report | None) -> Any:

@@ -42,10 +42,10 @@ def add_secret(home: Path, name: str, variable: str, text: str) -> str:
     """Keep a secret for the server; where it lies now, in words for the person."""
     entry = demand_known(home, name)
     place = credentials.keep(home, secret_name(name, variable), text)
+    document = _read(home)
     if variable not in entry.env:
-        document = _read(home)
         document["servers"][name]["env"] = [*entry.env, variable]
-        _write(home, document)
+    _write(home, document)  # written anew it tells a running desk to look
     return place
 
 

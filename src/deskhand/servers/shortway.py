@@ -15,6 +15,7 @@ from mcp.shared.inbound import InboundModernRoute, classify_inbound_request
 from mcp_types import INTERNAL_ERROR, PROTOCOL_VERSION_META_KEY
 
 from deskhand.foreign.lines import Report
+from deskhand.foreign.session import strip_own
 from deskhand.servers.stdio import LAST_ANSWERS
 from deskhand.servers.wire import Wire
 
@@ -117,6 +118,7 @@ class ShortWay:
 
     def _reporter(self, token: str | int) -> Report:
         def report(params: Mapping[str, Any]) -> None:
+            strip_own(params)
             told = {
                 "method": "notifications/progress",
                 "params": {**params, "progressToken": token},
