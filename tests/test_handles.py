@@ -95,6 +95,8 @@ async def test_a_client_of_the_first_era_is_told_that_calls_may_be_tasks(
                 if each.get("execution") == {"taskSupport": "optional"}
             }
             assert ("send_email" in takes, "search_email" in takes) == (said, False)
+            waiting = {"unsubscribe", "ask_person", "update_emails", "move_email"}
+            assert not said or waiting < takes
         assert (
             await Wire(place).refused(
                 "tools/call", name="search_email", arguments={"query": "x"}, task={}
@@ -268,6 +270,45 @@ async def test_a_handle_is_for_whoever_got_it(home: Home) -> None:
         ] == "working"  # it asks for the same, and has a handle of its own
         assert len((await theirs.asks("tasks/list"))["tasks"]) == 1
         assert (await ours.asks("tasks/get", taskId=task))["status"] == "working"
+
+
+@requirement("chat:question")
+async def test_a_question_is_a_task_whose_result_is_the_persons_answer(
+    home: Home,
+) -> None:
+    async with opened(home.environment) as place:
+        for era in (FIRST, NEW):
+            wire = Wire(place, era)
+            given: dict[str, Any] = {"task": {}} if era == FIRST else {}
+            for how, said in (("answered", "blue"), ("rejected", None), ("expired", None)):
+                question = {"question": f"Which one, {era}, {how}?", "expires_in": 60}
+                made = await wire.asks(
+                    "tools/call", name="ask_person", arguments=question, **given
+                )
+                made = made.get("task", made)
+                assert made["status"] == "working"
+                await answer_question(place, made["taskId"], how)
+                ended = await wire.asks("tasks/get", taskId=made["taskId"])
+                if era == FIRST:
+                    result = await wire.asks("tasks/result", taskId=made["taskId"])
+                else:
+                    result = ended["result"]
+                told = result["structuredContent"]
+                assert (told["state"], told["answer"]) == (how, said)
+                assert ended["status"] == "completed"
+
+
+async def answer_question(place: Place, task: str, how: str) -> None:
+    request = await place.desk.waiting.find(task)
+    match how:
+        case "answered":
+            await place.desk.answers.respond(task, request.digest, "blue", "person")
+        case "rejected":
+            await place.desk.answers.reject(task, request.digest, "", "person")
+        case "expired":
+            place.clock.now += timedelta(hours=2)
+    place.clock.now += timedelta(seconds=place.desk.settings.hold_seconds)
+    await place.desk.gate.release_due()
 
 
 @requirement("chat:first-era")

@@ -1,10 +1,10 @@
-// node waiting.mjs NODE_MODULES first|new URL TOKEN LETTER: sends the letter as a task, and waits for its end.
-// It says "task ID" when it has the handle, and then what came of it, as JSON. `first` is the client 1.x with the tasks
-// of 2025-11-25, `new` the package of the extension over the client 2.x.
+// node waiting.mjs NODE_MODULES first|new URL TOKEN ARGUMENTS [TOOL]: calls the tool, else send_email, as a task, and
+// waits for its end. It says "task ID" when it has the handle, and then what came of it, as JSON. `first` is the
+// client 1.x with the tasks of 2025-11-25, `new` the package of the extension over the client 2.x.
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
-const [modules, kind, url, token, letter] = process.argv.slice(2);
+const [modules, kind, url, token, letter, tool = "send_email"] = process.argv.slice(2);
 const load = (...path) => import(pathToFileURL(join(modules, "@modelcontextprotocol", ...path)));
 const headers = { Authorization: `Bearer ${token}` };
 const input = JSON.parse(letter);
@@ -17,7 +17,7 @@ const waitWithSdk = async () => {
   await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } }));
   await client.listTools();
   let ended;
-  for await (const each of client.experimental.tasks.callToolStream({ name: "send_email", arguments: input })) {
+  for await (const each of client.experimental.tasks.callToolStream({ name: tool, arguments: input })) {
     if (each.type === "taskCreated") said(each.task.taskId);
     ended = each.result ?? { error: each.error?.message };
   }
@@ -49,7 +49,7 @@ const waitWithExtension = async () => {
   };
   const raw = { rawDispatch: dispatch, v2RequestFraming: framing };
   const session = tasks.createTaskSessionFromClient(client, { endpointId: "desk", ...raw });
-  const execution = await session.callTool("send_email", input);
+  const execution = await session.callTool(tool, input);
   said(execution.handle.taskId);
   const { outcome } = await execution.settle();
   await session.close();

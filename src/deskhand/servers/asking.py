@@ -8,9 +8,9 @@ from deskhand.app import Desk
 from deskhand.errors import Denied, DeskError, FieldProblem, InvalidInput
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.question import MOST_CHOICES, Question
-from deskhand.servers.callers import client
+from deskhand.gate.requests import Request
+from deskhand.servers.callers import asker, client
 from deskhand.servers.calls import ToolResult
-from deskhand.servers.foreign import asker
 from deskhand.servers.mail import DRAFTS
 from deskhand.servers.tool import DeskTool, tool
 
@@ -47,18 +47,28 @@ def asking_tools(desk: Desk) -> list[DeskTool]:
             )
         asked = Question(text=question, choices=given, asker=asker(), minutes=expires_in)
         outcome = await desk.gate.propose(asked, "desk_mcp", client=client())
-        return ToolResult(await _describe(desk, outcome), recorded=True)
+        waits = outcome.waits if isinstance(outcome, NotApproved) else None
+        return ToolResult(await _describe(desk, outcome), recorded=True, waits=waits)
 
     return [
         tool(ask_person, title="Ask the person", annotations=DRAFTS, recorded_by="gate")
     ]
 
 
+def describe_answer(request: Request) -> PersonAnswer:
+    """What came of a question in the end."""
+    if request.state == "sent":
+        words = request.words or "yes"
+        return PersonAnswer(request=request.id, state="answered", answer=words)
+    return PersonAnswer(
+        request=request.id, state=request.state, answer=None, hint=request.note
+    )
+
+
 async def _describe(desk: Desk, outcome: Outcome) -> PersonAnswer | DeskError:
     match outcome:
         case Released(earlier=str() as name):
-            words = (await desk.waiting.find(name)).words or "yes"
-            return PersonAnswer(request=name, state="answered", answer=words)
+            return describe_answer(await desk.waiting.find(name))
         case NotApproved(why="rejected", note=note):
             return PersonAnswer(request=None, state="rejected", answer=None, hint=note)
         case NotApproved(waits=name):

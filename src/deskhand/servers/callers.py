@@ -24,6 +24,8 @@ _DESK = "desk"
 _TOKEN = "token:"  # noqa: S105 - a prefix
 _HELD = "held"
 """The claim that has the scopes as they were given, with the mail accounts and vaults to which they are narrowed."""
+OWN = "the person's own program"
+"""Who asks on stdio, or with the desk's own token."""
 METADATA = "/.well-known/oauth-protected-resource"
 """Before an endpoint's path: what a client must know to ask for a token."""
 
@@ -47,6 +49,14 @@ def client() -> str | None:
     if access is None:
         return None
     return access.client_id.removeprefix(_TOKEN)
+
+
+def asker() -> str:
+    """Who calls, by a name that no client can give itself where it is another one's."""
+    name = client()
+    if name is None:
+        return OWN
+    return f"client {name}"
 
 
 def describe_caller(said: Implementation | None) -> str:

@@ -42,6 +42,8 @@ class ToolResult(Generic[T]):
 
     content: T | DeskError
     recorded: bool = False
+    waits: str | None = None
+    """The request whose answer is still to come, where that is no refusal."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall, Workplace
 from deskhand.servers import callers
 from deskhand.servers.calls import ToolResult, recorder
-from deskhand.servers.foreign import asker
 from deskhand.servers.mail import DRAFTS
 from deskhand.servers.server import DeskServer
 from deskhand.servers.tool import DeskTool, tool
@@ -92,7 +91,7 @@ def prompt_tools(desk: Desk) -> list[DeskTool]:
                 tool=tool_name,
                 arguments=canonical(input),
                 definition="",
-                asker=asker(),
+                asker=callers.asker(),
                 template=_TITLES.get(tool_name, ""),
                 at=where,
                 before=before,

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from hashlib import sha256
@@ -35,16 +35,35 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
 from deskhand.app import Desk
-from deskhand.errors import Denied, DeskError, NotFound, Unavailable, printable
+from deskhand.errors import (
+    Denied,
+    DeskError,
+    NotFound,
+    OutOfScope,
+    Unavailable,
+    printable,
+)
 from deskhand.foreign.arguments import canonical
 from deskhand.foreign.definitions import digest_of
 from deskhand.foreign.lines import Report
-from deskhand.foreign.session import ForeignServer, Told, written
-from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
+from deskhand.foreign.session import ForeignServer, Told, strip_own, written
+from deskhand.gate import (
+    DevMode,
+    Failed,
+    Limited,
+    NotApproved,
+    Outcome,
+    Released,
+    results,
+)
+from deskhand.gate.question import Question
+from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall, demand_fitting
 from deskhand.servers import callers
-from deskhand.servers.email import refusal_of
-from deskhand.servers.sdk import connection_of
+from deskhand.servers.asking import describe_answer
+from deskhand.servers.email import describe_ended, refusal_of
+from deskhand.servers.handles import Handles
+from deskhand.servers.sdk import answer_with, connection_of
 from deskhand.servers.server import DeskServer, protocol_error
 from deskhand.servers.shortway import Answer, ShortWay
 from deskhand.servers.wire import Wire
@@ -54,8 +73,6 @@ SOON = 5.0
 """Seconds in which a server has to be there to be listed on the whole desk, and to say what it can do."""
 MOST_BEHIND = 64
 """So many calls that passed may be answered before they are on the record."""
-OWN = "the person's own program"
-"""Who asks on stdio, or with the desk's own token."""
 
 
 def open_door(desk: Desk, name: str, token: str | None = None) -> DeskServer:
@@ -67,6 +84,13 @@ def open_door(desk: Desk, name: str, token: str | None = None) -> DeskServer:
 class ForeignDoor(DeskServer):
     def __init__(self, desk: Desk, name: str, token: str | None) -> None:
         self._bus = InMemorySubscriptionBus()
+        handles = Handles(
+            desk,
+            self._demand_reading,
+            self._find_own,
+            partial(describe_end, desk, self.refusal),
+            _takes_task,
+        )
         super().__init__(
             name,
             [],
@@ -74,6 +98,8 @@ class ForeignDoor(DeskServer):
             token=token,
             authenticate=desk.authenticate,
             subscriptions=self._bus,
+            extensions=[handles],
+            middleware=[handles.pass_on],
         )
         self._desk = desk
         self._server = name
@@ -113,6 +139,7 @@ class ForeignDoor(DeskServer):
         if name != self._server:
             return
         said = written(told)
+        strip_own(said)
         method = told.method
         params = said.get("params")
         match told:
@@ -190,6 +217,21 @@ class ForeignDoor(DeskServer):
             return self.refusal(error)
         return _shape(result, modern=ctx.protocol_version in MODERN_PROTOCOL_VERSIONS)
 
+    # What waits.
+
+    def _demand_reading(self) -> None:
+        try:
+            self.demand("guard", writes=False)
+        except DeskError as error:
+            raise protocol_error(error) from error
+
+    async def _find_own(self, request_id: str) -> Request:
+        self._demand_reading()
+        try:
+            return demand_own(await self._desk.waiting.find(request_id))
+        except DeskError as error:
+            raise protocol_error(error) from error
+
     # The short way.
 
     def listen_to(self, wire: Wire) -> AbstractAsyncContextManager[Any]:
@@ -240,6 +282,12 @@ _PASSED_ON: dict[str, type[BaseModel]] = {
     "completion/complete": CompleteRequestParams,
     "logging/setLevel": SetLevelRequestParams,
 }
+
+
+def _takes_task(tool: str) -> bool:
+    """Whether a call may wait: a rule can be changed, and counts when the call is made."""
+    del tool
+    return True
 
 
 _NOT_TO_KEEP = {"ttlMs": 0, "cacheScope": "private"}
@@ -341,7 +389,7 @@ async def call(
                 tool=tool,
                 arguments=text,
                 definition=digest_of(definition),
-                asker=asker(),
+                asker=callers.asker(),
                 template=rule.title,
                 shape=shape,
                 hints=definition.get("annotations", {}),
@@ -349,14 +397,6 @@ async def call(
             return _result_of(
                 await desk.gate.propose(asked, ACTOR, client=callers.client()), asked
             )
-
-
-def asker() -> str:
-    """Who calls, by a name that no client can give itself where it is another one's."""
-    name = callers.client()
-    if name is None:
-        return OWN
-    return f"client {name}"
 
 
 async def _pass(
@@ -413,13 +453,7 @@ def _result_of(outcome: Outcome, asked: ToolCall) -> dict[str, Any]:
         case Released(mail=done):
             return read_result(done.result)
         case NotApproved("rejected", request, said):
-            raise Denied(
-                f"the person said no to {what}",
-                reason="denied",
-                approval="rejected",
-                request=request,
-                hint=said,
-            )
+            raise _said_no(asked, request, said)
         case NotApproved(why, note=said, waits=request) as waiting:
             text = f"{what} is called only after the person said yes to exactly this call"
             raise refusal_of(waiting, text, approval=why, request=request, hint=said)
@@ -433,6 +467,46 @@ def _result_of(outcome: Outcome, asked: ToolCall) -> dict[str, Any]:
             raise error
         case Limited():
             raise Denied("too much left the desk in this window", reason="rate_limited")
+
+
+def demand_own(request: Request) -> Request:
+    """The request, unless it is a call for which another client asked: what came of that is told to them alone."""
+    if isinstance(request.action, ToolCall) and request.action.asker != callers.asker():
+        raise OutOfScope(f"another client asked for {request.id}", scope="guard:read")
+    return request
+
+
+async def describe_end(
+    desk: Desk, refuse: Callable[[DeskError], CallToolResult], request: Request
+) -> dict[str, Any]:
+    """What came of a request in the end, as its call is answered in the first era."""
+    try:
+        match request:
+            case Request(action=ToolCall(), state="sent"):
+                kept = await desk.store.read(results.find, request.id, desk.now())
+                return _shape(read_result(kept), modern=False)
+            case Request(action=ToolCall() as asked, state="rejected"):
+                raise _said_no(asked, request.id, request.note)
+            case Request(action=Question()):
+                ended = answer_with(describe_answer(request))
+            case _:
+                ended = describe_ended(request)
+    except DeskError as error:
+        ended = refuse(error)
+    except MCPError as answer:
+        text = f"the server answered with an error: {printable(answer.message)}"
+        ended = refuse(Unavailable(text))
+    return written(ended)
+
+
+def _said_no(asked: ToolCall, request: str, said: str | None) -> Denied:
+    return Denied(
+        f"the person said no to {printable(asked.tool, 60)} of {asked.server}",
+        reason="denied",
+        approval="rejected",
+        request=request,
+        hint=said,
+    )
 
 
 def read_result(kept: str | None) -> dict[str, Any]:

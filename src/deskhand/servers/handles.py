@@ -27,8 +27,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from deskhand import clock
 from deskhand.app import Desk
+from deskhand.foreign.session import OWN_WORDS
 from deskhand.gate.requests import LIFETIME, OPEN, Request
-from deskhand.servers.foreign import asker
+from deskhand.servers.callers import asker
 from deskhand.store import Transaction
 
 TASKS = "io.modelcontextprotocol/tasks"
@@ -80,7 +81,8 @@ class Handles(Extension):
         describe: Callable[[Request], Awaitable[dict[str, Any]]],
         may_wait: Callable[[str], bool],
     ) -> None:
-        """`demand` and `find` refuse a caller that may not read what waits; `describe` is what its call answers."""
+        """`demand` refuses a caller that may read nothing that waits, `find` one that may not read this request;
+        `describe` is what its call answers."""
         self._desk = desk
         self._demand = demand
         self._find = find
@@ -136,7 +138,9 @@ class Handles(Extension):
         if not _is_modern(ctx):
             return {"task": _describe(made, ctx)}
         stamp = {
-            key: value for key, value in ended["_meta"].items() if key != "deskhand/error"
+            key: value
+            for key, value in ended["_meta"].items()
+            if not key.startswith(OWN_WORDS)
         }
         return _describe(made, ctx) | {"resultType": "task", "_meta": stamp}
 
@@ -279,11 +283,10 @@ def _describe(handle: Handle, ctx: _Context) -> dict[str, Any]:
     life = int((handle.expires - handle.created).total_seconds() * 1000)
     result = json.loads(handle.result or "{}")
     if _is_modern(ctx):
-        return (
-            described
-            | {"ttlMs": life, "pollIntervalMs": _POLL}
-            | ({"result": result} if result else {})
-        )
+        described |= {"ttlMs": life, "pollIntervalMs": _POLL}
+        if result:
+            described["result"] = {"resultType": "complete"} | result
+        return described
     if result.get("isError"):
         described |= {"status": "failed", "statusMessage": _say_why(result)}
     return described | {"ttl": life, "pollInterval": _POLL}
@@ -299,8 +302,10 @@ def _say_why(result: Mapping[str, Any]) -> str:
 
 
 def _waiting_in(ended: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The id of the request that a call was refused for, because it waits, and what the refusal says."""
+    """The id of the request that a call waits for, and what is said of it."""
     match ended:
+        case {"_meta": {"deskhand/waits": str(request)}}:
+            return request, _WAITS
         case {
             "isError": True,
             "_meta": {"deskhand/error": {"message": str(message), "details": details}},

@@ -4,6 +4,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import Any, get_args
 from weakref import WeakKeyDictionary
 
@@ -189,7 +190,7 @@ class StrictMetadata(FuncMetadata):
             return ToolResult(self._convert(result))
         if isinstance(result.content, DeskError):
             return result
-        return ToolResult(self._convert(result.content), result.recorded)
+        return replace(result, content=self._convert(result.content))
 
     def _convert(self, content: Any) -> CallToolResult | InputRequiredResult:
         """A model is dumped once, and the text is the same object: some clients show the one, some the other."""
@@ -203,9 +204,13 @@ class StrictMetadata(FuncMetadata):
             return made
         if isinstance(content, CallToolResult | InputRequiredResult):
             return super().convert_result(content)
-        structured = content.model_dump(mode="json", by_alias=True)
-        text = TextContent(text=json.dumps(structured, ensure_ascii=False))
-        return CallToolResult(content=[text], structured_content=structured)
+        return answer_with(content)
+
+
+def answer_with(content: BaseModel) -> CallToolResult:
+    structured = content.model_dump(mode="json", by_alias=True)
+    text = TextContent(text=json.dumps(structured, ensure_ascii=False))
+    return CallToolResult(content=[text], structured_content=structured)
 
 
 def make_strict(made: Tool, trim: Callable[[Any], Any]) -> None:

@@ -229,6 +229,8 @@ class DeskServer(SDKServer):
         except ToolError as wrapped:
             return ToolResult(self._error_behind(wrapped, made.name))
         assert isinstance(ended, ToolResult)  # noqa: S101 - see StrictMetadata.convert_result
+        if ended.waits and isinstance(ended.content, CallToolResult):
+            ended.content.meta = {"deskhand/waits": ended.waits}
         if seen.silent and isinstance(ended.content, CallToolResult):
             ended.content.content += [
                 TextContent(text=line) for line in seen.describe_silent()

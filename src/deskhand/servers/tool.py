@@ -39,8 +39,19 @@ class DeskTool(Tool):
         if shown:
             self.parameters["properties"][name] = _NAME
 
+    def shorten(self) -> None:
+        """Say that null may be given once: a model pays for each character."""
+        for said in self.parameters["properties"].values():
+            if {"type": "null"} in said.get("anyOf", ()) and said.get("default") is None:
+                said.pop("default", None)
+
     def own_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in arguments.items() if name not in self.takes}
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether a call may have to wait for the person."""
+        return self.recorded_by == "gate"
 
     @property
     def writes(self) -> bool:
