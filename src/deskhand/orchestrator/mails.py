@@ -12,10 +12,9 @@ from deskhand.config import MAIN
 from deskhand.errors import Denied, DeskError, Internal, InvalidInput, NotFound
 from deskhand.gate import ledger, lists
 from deskhand.gate.actions import Mail
-from deskhand.gate.completing import in_thread, own_address
+from deskhand.gate.completing import in_thread, own_address, with_signature
 from deskhand.gate.files import fenced
 from deskhand.gate.requests import DRAFT_PREFIX, Request, draft_file_name
-from deskhand.gate.signatures import with_signature
 from deskhand.mail import FullMessage, mime
 from deskhand.mail.answering import address_author
 from deskhand.mail.mailboxes import split
