@@ -16,20 +16,21 @@ from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput
 from deskhand.gate import permissions
 from deskhand.gate.actions import Action, demand_sendable
 from deskhand.gate.cards import Card
-from deskhand.gate.claims import Claims
+from deskhand.gate.claims import Claim, Claims, Signed
 from deskhand.gate.differences import describe_difference
 from deskhand.gate.door import Door
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.letters import Letter, edit_action
-from deskhand.gate.passkeys import Said
 from deskhand.gate.permissions import Permission, Terms
 from deskhand.gate.permitting import Permitting
-from deskhand.gate.proofs import TERMS, Answer, Claim, Signed, approve, give
+from deskhand.gate.proofs import TERMS, Answer
 from deskhand.gate.question import Question
 from deskhand.gate.refusals import not_together, not_what_was_seen, too_late
 from deskhand.gate.requests import ANSWERABLE, Request, Word, file_name
 from deskhand.gate.undo import LastAnswer, find_last, take_back
 from deskhand.gate.waiting import Waiting
+from deskhand.gate.webauthn import Said
+from deskhand.gate.written_answers import approve, give
 from deskhand.store import Store, Transaction
 
 RESPONSE = "do it this way: "

@@ -4,15 +4,8 @@ from collections.abc import Collection
 from typing import Any
 
 from deskhand.errors import NotFound
-from deskhand.gate.actions import (
-    Action,
-    Mail,
-    MailChange,
-    ReplyEmail,
-    SendEmail,
-    UpdateEmails,
-    address_lines,
-)
+from deskhand.gate.actions import Action, Mail, ReplyEmail, SendEmail, address_lines
+from deskhand.gate.mailchange import MailChange, UpdateEmails
 from deskhand.mail import FullMessage, Mailbox, mime
 from deskhand.mail.answering import address_all, address_author
 

@@ -29,7 +29,7 @@ from deskhand.errors import (
     TimedOut,
     UnderWay,
 )
-from deskhand.gate import later, ledger, proofs, results, returning, sends
+from deskhand.gate import later, ledger, results, returning, sends, written_answers
 from deskhand.gate.door import Door
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.hands import Hand, Servers, hand_for, no_servers
@@ -142,7 +142,7 @@ class Delivery:
                 raise _under_way()
             self._door.demand_unchanged(found)
             answer = self._door.policy.answer("approved", call.by, "hand-written")
-            approved = proofs.note_hand_written(tx, request, answer, self._now())
+            approved = written_answers.note_hand_written(tx, request, answer, self._now())
             return sends.claim(tx, approved, now=self._now(), lease=self._lease)
 
         outcome = await self._carry_out(work, call)

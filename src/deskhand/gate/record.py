@@ -7,9 +7,10 @@ from typing import Any
 
 from deskhand import audit
 from deskhand.clock import iso
-from deskhand.gate.actions import Proposal, ReplyEmail, SendEmail, UpdateEmails
+from deskhand.gate.actions import Proposal, ReplyEmail, SendEmail
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.leaving import LeaveList
+from deskhand.gate.mailchange import UpdateEmails
 from deskhand.gate.question import Question
 from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from deskhand.errors import Changed, DeskError, InvalidInput, NotFound, Unavailable
-from deskhand.gate import files, ledger, proofs
+from deskhand.gate import files, ledger, written_answers
 from deskhand.gate.actions import Action
 from deskhand.gate.differences import describe_difference
 from deskhand.gate.drafts import HEARD, DraftReader
@@ -261,7 +261,7 @@ class VaultDoor(DraftReader):
         place = {"folder": found.folder, "file": found.name}
 
         def work(tx: Transaction) -> Request | Conflict:
-            return proofs.approve(tx, request, answer, now, due=now, **place)
+            return written_answers.approve(tx, request, answer, now, due=now, **place)
 
         return await self._write(request, work)
 
@@ -282,7 +282,9 @@ class VaultDoor(DraftReader):
         decided = {"decided_by": "vault", "decided": now, "proof": "vault"}
 
         def work(tx: Transaction) -> Request | Conflict:
-            return proofs.give(tx, request, answer, "rejected", now, **changes | decided)
+            return written_answers.give(
+                tx, request, answer, "rejected", now, **changes | decided
+            )
 
         rejected = await self._write(request, work)
         await self.follow(rejected)
@@ -294,7 +296,9 @@ class VaultDoor(DraftReader):
         changes = {"folder": request.home, "due": None, "proof": None, "note": None}
         undone = await self._write(
             request,
-            lambda tx: proofs.give(tx, request, answer, request.unanswered, now, **changes),
+            lambda tx: written_answers.give(
+                tx, request, answer, request.unanswered, now, **changes
+            ),
         )
         await self.follow(undone)
         return undone
@@ -322,7 +326,9 @@ class VaultDoor(DraftReader):
         answer = self.policy.answer("edited", "vault", "vault")
 
         def work(tx: Transaction) -> Request | Conflict:
-            return proofs.give(tx, request, answer, request.unanswered, now, **changes)
+            return written_answers.give(
+                tx, request, answer, request.unanswered, now, **changes
+            )
 
         revised = await self._write(request, work)
         if revised.revision == revision:
@@ -387,7 +393,7 @@ class VaultDoor(DraftReader):
             }
 
         def work(tx: Transaction) -> Request | Conflict:
-            if proofs.carry_over_yes(
+            if written_answers.carry_over_yes(
                 tx, request, words, action.digest
             ) and request.state in ("held", "approved"):
                 kept = {"note": request.note, "due": request.due}

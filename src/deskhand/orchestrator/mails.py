@@ -10,7 +10,7 @@ from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.config import MAIN
 from deskhand.errors import Denied, DeskError, Internal, InvalidInput, NotFound
-from deskhand.gate import ledger
+from deskhand.gate import ledger, lists
 from deskhand.gate.actions import Mail
 from deskhand.gate.completing import in_thread, own_address
 from deskhand.gate.files import fenced
@@ -123,7 +123,7 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         except InvalidInput as error:
             decision = triage.ask(error.message, "whom to answer")
     if draft is not None and known.words is None and not known.by_person:
-        refused = await desk.store.read(ledger.find_refused, held.step.key)
+        refused = await desk.store.read(lists.find_refused, held.step.key)
         decision, draft = _heed_refusals(decision, draft, refused)
     changes: dict[str, Any] = {
         "note": name,
