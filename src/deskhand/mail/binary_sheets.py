@@ -14,7 +14,7 @@ from deskhand.mail.office import (
 )
 
 
-class Part(IntEnum):
+class BinaryRecord(IntEnum):
     """The kinds of records that are read."""
 
     ROW = 0
@@ -44,13 +44,13 @@ def read_binary_excel(archive: Archive, main: str, warn: Warn) -> Pieces:
 
 def _read_book(archive: Archive, main: str, warn: Warn) -> Pieces:
     texts = _walk(archive, "xl/sharedStrings.bin")
-    strings = [_text(data, 1)[0] for kind, data in texts if kind == Part.SHARED]
+    strings = [_text(data, 1)[0] for kind, data in texts if kind == BinaryRecord.SHARED]
     book = Workbook(strings, _find_dates(archive))
     links = archive.links(main)
     for kind, data in _walk(archive, main):
-        if kind == Part.BOOK and data[0] & 1:
+        if kind == BinaryRecord.BOOK and data[0] & 1:
             book.first_day = LATER_FIRST_DAY
-        if kind != Part.SHEET:
+        if kind != BinaryRecord.SHEET:
             continue
         linked, end = _text(data, 8)
         name, _ = _text(data, end)
@@ -68,13 +68,13 @@ def _find_dates(archive: Archive) -> list[bool]:
     is_of_cells = False
     for kind, data in _walk(archive, "xl/styles.bin"):
         match kind:
-            case Part.FORMAT:
+            case BinaryRecord.FORMAT:
                 (number,) = struct.unpack_from("<H", data)
                 if is_date_format(_text(data, 2)[0]):
                     own.add(number)
-            case Part.CELL_STYLES | Part.CELL_STYLES_END:
-                is_of_cells = kind == Part.CELL_STYLES
-            case Part.STYLE if is_of_cells:
+            case BinaryRecord.CELL_STYLES | BinaryRecord.CELL_STYLES_END:
+                is_of_cells = kind == BinaryRecord.CELL_STYLES
+            case BinaryRecord.STYLE if is_of_cells:
                 (number,) = struct.unpack_from("<H", data, 2)
                 styles.append(number in own or is_date_format(number))
     return styles
@@ -83,7 +83,7 @@ def _find_dates(archive: Archive) -> list[bool]:
 def _read_rows(archive: Archive, name: str, book: Workbook) -> Iterator[list[str]]:
     row: list[str] = []
     for kind, data in _walk(archive, name):
-        if kind == Part.ROW:
+        if kind == BinaryRecord.ROW:
             if any(row):
                 yield row
             row = []
@@ -101,15 +101,15 @@ def _read_rows(archive: Archive, name: str, book: Workbook) -> Iterator[list[str
 
 def _show_cell(kind: int, data: bytes, book: Workbook) -> str:
     match kind:
-        case Part.SMALL_NUMBER:
+        case BinaryRecord.SMALL_NUMBER:
             return _show_number(data, _small_number(data), book)
-        case Part.NUMBER | Part.FORMULA_NUMBER:
+        case BinaryRecord.NUMBER | BinaryRecord.FORMULA_NUMBER:
             return _show_number(data, struct.unpack_from("<d", data, 8)[0], book)
-        case Part.TRUTH | Part.FORMULA_TRUTH:
+        case BinaryRecord.TRUTH | BinaryRecord.FORMULA_TRUTH:
             return str(bool(data[8])).upper()
-        case Part.TEXT | Part.FORMULA_TEXT:
+        case BinaryRecord.TEXT | BinaryRecord.FORMULA_TEXT:
             return " ".join(_text(data, 8)[0].split())
-        case Part.SHARED_TEXT:
+        case BinaryRecord.SHARED_TEXT:
             (number,) = struct.unpack_from("<I", data, 8)
             return "".join(book.strings[number : number + 1])
     return ""

@@ -66,7 +66,7 @@ def _changes(word: str, number: int | None) -> dict[str, Any]:
     return {}
 
 
-class _Reading:
+class _RichText:
     def __init__(self) -> None:
         self.hidden = 0
         self.text = ""
@@ -156,7 +156,7 @@ class _Reading:
 
 def read_rich_text(content: bytes, warn: Warn) -> Pieces:
     source = content.decode("latin-1")
-    reading = _Reading()
+    reading = _RichText()
     at = 0
     while token := _TOKEN.search(source, at):
         at = token.end()
