@@ -9,9 +9,9 @@ import pytest
 
 from deskhand.errors import Changed, Denied
 from deskhand.gate import ledger, passwords
+from deskhand.gate.claims import Typed
 from deskhand.gate.folders import Folders, RequestFile
 from deskhand.gate.letters import Letter
-from deskhand.gate.proofs import Typed
 from deskhand.gate.requests import Folder, Request
 from tests.gate.pair import Pair, pair
 from tests.gate.site import HELLO, Interrupted, Site

@@ -22,7 +22,7 @@ from deskhand.errors import InvalidInput
 if TYPE_CHECKING:
     from deskhand.app import Desk
     from deskhand.gate.cards import Card
-    from deskhand.gate.proofs import Claim
+    from deskhand.gate.claims import Claim
 
 T = TypeVar("T")
 
@@ -248,7 +248,7 @@ def _edit(options: argparse.Namespace) -> None:
 
 def claim(desk: "Desk") -> "Claim":
     """What proves that the person answers: that it is their terminal, or their password for this one answer."""
-    from deskhand.gate.proofs import Typed
+    from deskhand.gate.claims import Typed
 
     if desk.settings.proof == "passkey":
         # Whoever guesses from a script makes nobody wait who sits at a terminal.

@@ -6,10 +6,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from deskhand import audit
+from deskhand.audit import vault_log
 from deskhand.clock import iso
-from deskhand.gate.actions import Proposal, ReplyEmail, SendEmail, UpdateEmails
+from deskhand.config import Settings
+from deskhand.errors import DeskError, SendFailed
+from deskhand.gate.actions import Proposal, ReplyEmail, SendEmail
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.leaving import LeaveList
+from deskhand.gate.mailchange import UpdateEmails
 from deskhand.gate.question import Question
 from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall
@@ -97,6 +101,20 @@ def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) 
     if client is not None:
         parameters["client"] = client
     return GateCall(by, proposal.kind, target, started, parameters, proposed=True)
+
+
+def announce(settings: Settings, request: Request, call: GateCall, now: datetime) -> None:
+    """The Gmail server's contract has a line before each of its mails, which shows how the text begins."""
+    vault = settings.vault_path
+    if vault is None or (call.by != "gmail_mcp" and request.origin != "draft"):
+        return
+    try:
+        logs = (*settings.inside, "Logs")
+        vault_log.write_pre_send(vault, logs, request.action, now)
+    except (OSError, DeskError) as error:
+        raise SendFailed(
+            f"the line that goes before a send cannot be written: {error}"
+        ) from error
 
 
 def _reach_of(answer: ReplyEmail) -> dict[str, Any]:

@@ -10,12 +10,11 @@ from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.config import MAIN
 from deskhand.errors import Denied, DeskError, Internal, InvalidInput, NotFound
-from deskhand.gate import ledger
+from deskhand.gate import ledger, lists
 from deskhand.gate.actions import Mail
-from deskhand.gate.completing import in_thread, own_address
+from deskhand.gate.completing import in_thread, own_address, with_signature
 from deskhand.gate.files import fenced
 from deskhand.gate.requests import DRAFT_PREFIX, Request, draft_file_name
-from deskhand.gate.signatures import with_signature
 from deskhand.mail import FullMessage, mime
 from deskhand.mail.answering import address_author
 from deskhand.mail.mailboxes import split
@@ -123,7 +122,7 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         except InvalidInput as error:
             decision = triage.ask(error.message, "whom to answer")
     if draft is not None and known.words is None and not known.by_person:
-        refused = await desk.store.read(ledger.find_refused, held.step.key)
+        refused = await desk.store.read(lists.find_refused, held.step.key)
         decision, draft = _heed_refusals(decision, draft, refused)
     changes: dict[str, Any] = {
         "note": name,

@@ -26,9 +26,9 @@ from deskhand.errors import (
 )
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.actions import Action, Mail, ReplyEmail, SendEmail
+from deskhand.gate.completing import with_signature
 from deskhand.gate.fields import SUBJECT_LIMIT
 from deskhand.gate.requests import Request
-from deskhand.gate.signatures import with_signature
 from deskhand.mail import MailSummary, SavedDraft, Sent, mime
 from deskhand.mail.addresses import people
 from deskhand.servers.callers import client

@@ -21,7 +21,7 @@ from starlette.routing import Route
 from deskhand.app import Desk
 from deskhand.audit import Entry, Result, search
 from deskhand.audit.search import EntryFilter
-from deskhand.gate import ledger, sends
+from deskhand.gate import lists, sends
 from deskhand.gate.askers import describe_actor
 from deskhand.store import Transaction
 from deskhand.web import plots, times
@@ -59,14 +59,14 @@ async def _timeline(request: Request) -> Response:
         found = search.find(tx, wanted, before=before, limit=PAGE)
         return {
             "found": found,
-            "askers": ledger.name_askers(
+            "askers": lists.name_askers(
                 tx,
                 [(entry.parameters or {}).get("action_id") for _, entry in found.entries],
             ),
             "actors": actors,
             "actions": actions,
             "days": plots.by_day(search.by_day(tx, str(since.date())), now.date(), DAYS),
-            "waits": plots.by_wait(ledger.waits_of(tx, since, DECISIONS)),
+            "waits": plots.by_wait(lists.waits_of(tx, since, DECISIONS)),
             "sent": sends.count_since(tx, now - window),
         }
 

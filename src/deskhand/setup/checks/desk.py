@@ -15,7 +15,7 @@ from deskhand.audit import witness
 from deskhand.config import MailAccount, NoteVault
 from deskhand.errors import AuthRequired, BadConfig, DeskError
 from deskhand.gate import keys as seals
-from deskhand.gate import ledger as requests
+from deskhand.gate import lists as requests
 from deskhand.notes.folders import FOLDERS
 from deskhand.notes.paths import resembled
 from deskhand.orchestrator.rules import load_rules
