@@ -8,11 +8,13 @@ import json
 import math
 import operator
 import sqlite3
+import ssl
 import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -141,6 +143,13 @@ class Meaning:
 def open_endpoint(url: str, model: str, key: str | None) -> Embed:
     """Vectors from a server that speaks as OpenAI's does."""
 
+    @cache
+    def trust() -> ssl.SSLContext:
+        """The certificates of this machine, which take longer to read than a question to be answered."""
+        import httpx2
+
+        return httpx2.create_ssl_context()
+
     def embed(texts: Sequence[str]) -> list[list[float]]:
         import httpx2
 
@@ -148,7 +157,11 @@ def open_endpoint(url: str, model: str, key: str | None) -> Embed:
         try:
             asked = {"model": model, "input": [*texts]}
             answer = httpx2.post(
-                f"{url}/embeddings", headers=headers, json=asked, timeout=SECONDS
+                f"{url}/embeddings",
+                headers=headers,
+                json=asked,
+                timeout=SECONDS,
+                verify=trust(),
             )
         except httpx2.TimeoutException as error:
             raise TimedOut("the embedding model did not answer in time") from error
