@@ -50,20 +50,11 @@ class GateCall:
 
 
 def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) -> GateCall:
+    parameters: dict[str, Any]
     match proposal:
         case SendEmail():
             target = proposal.to
-            lines = {"to": proposal.to, "cc": proposal.cc, "bcc": proposal.bcc}
-            parameters: dict[str, Any] = {
-                name: audit.masked_line(line) for name, line in lines.items() if line
-            }
-            parameters["subject"] = proposal.subject
-            if proposal.send_at:
-                parameters["send_at"] = iso(proposal.send_at)
-            parameters |= _name_follow_up(proposal)
-            parameters |= _name_files(proposal.attachments)
-            if proposal.reply_to_message_id:
-                parameters["reply_to_message_id"] = proposal.reply_to_message_id
+            parameters = _name_mail(proposal)
         case ReplyEmail():
             target = f"thread {proposal.thread_id}"
             parameters = {
@@ -101,6 +92,21 @@ def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) 
     if client is not None:
         parameters["client"] = client
     return GateCall(by, proposal.kind, target, started, parameters, proposed=True)
+
+
+def _name_mail(proposal: SendEmail) -> dict[str, Any]:
+    lines = {"to": proposal.to, "cc": proposal.cc, "bcc": proposal.bcc}
+    found: dict[str, Any] = {
+        name: audit.masked_line(line) for name, line in lines.items() if line
+    }
+    found["subject"] = proposal.subject
+    if proposal.send_at:
+        found["send_at"] = iso(proposal.send_at)
+    found |= _name_follow_up(proposal)
+    found |= _name_files(proposal.attachments)
+    if proposal.reply_to_message_id:
+        found["reply_to_message_id"] = proposal.reply_to_message_id
+    return found
 
 
 def announce(settings: Settings, request: Request, call: GateCall, now: datetime) -> None:
