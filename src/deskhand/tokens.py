@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from deskhand import clock
 from deskhand.errors import Exists, FieldProblem, InvalidInput, NotFound, printable
-from deskhand.store import Row, Store, Transaction
+from deskhand.store import Row, Store, Transaction, marks
 
 Area = Literal["mail", "notes", "tasks", "agents", "guard"]
 AREAS: tuple[Area, ...] = ("mail", "notes", "tasks", "agents", "guard")
@@ -255,8 +255,9 @@ def issue(
         "expires": clock.to_ms(expires),
         "ends": clock.to_ms(ends),
     }
-    marks = ", ".join("?" for _ in row)
-    tx.execute(f"INSERT INTO tokens ({', '.join(row)}) VALUES ({marks})", *row.values())
+    tx.execute(
+        f"INSERT INTO tokens ({', '.join(row)}) VALUES ({marks(row)})", *row.values()
+    )
     return token
 
 

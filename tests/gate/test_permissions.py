@@ -19,11 +19,12 @@ from deskhand.config import load
 from deskhand.errors import Denied, InvalidInput, NotFound
 from deskhand.foreign.arguments import canonical
 from deskhand.gate import passwords, permissions
-from deskhand.gate.actions import ListedMail, Mail, UpdateEmails
+from deskhand.gate.actions import Mail
 from deskhand.gate.asking import open_request
 from deskhand.gate.cards import Card, card_of
+from deskhand.gate.claims import Typed
+from deskhand.gate.mailchange import ListedMail, UpdateEmails
 from deskhand.gate.permissions import Permission, Terms
-from deskhand.gate.proofs import Typed
 from deskhand.gate.recipients import Recipient
 from deskhand.gate.risk import Risk
 from deskhand.gate.toolcall import ToolCall, Workplace

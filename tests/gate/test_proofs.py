@@ -13,8 +13,8 @@ from deskhand.errors import Changed, Denied, InvalidInput, RateLimited
 from deskhand.gate import ledger, passwords
 from deskhand.gate.actions import Action
 from deskhand.gate.cards import Card
+from deskhand.gate.claims import Typed
 from deskhand.gate.letters import Letter
-from deskhand.gate.proofs import Typed
 from deskhand.gate.requests import Request
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.email import email_server

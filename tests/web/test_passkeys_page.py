@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from deskhand.gate import passkeys, passwords
+from deskhand.gate import passkeys, passwords, webauthn
 from deskhand.gate.forgery import Genuine, check_answers
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.store import Transaction
@@ -60,7 +60,7 @@ class Owner:
     async def sends_signed(self, path: str, **fields: str) -> httpx2.Response:
         asked = await self.asks("/passkeys/challenge", **{"for": path} | fields)
         assert [each["id"] for each in asked["options"]["allowCredentials"]] == [
-            passkeys.encode(self.device.id)
+            webauthn.encode(self.device.id)
         ]
         signed = self.device.sign(asked["nonce"], asked["options"]["challenge"])
         return await self.person.sends(
@@ -331,7 +331,7 @@ async def test_the_terminal_lists_and_revokes_passkeys_and_makes_codes(home: Hom
         assert (listed["name"], listed["host"], listed["credential"]) == (
             "my phone",
             "localhost",
-            passkeys.encode(owner.device.id),
+            webauthn.encode(owner.device.id),
         )
         codes = home.command("passkey", "codes").stdout.split()
         assert len(codes) == passkeys.CODES

@@ -9,7 +9,7 @@ from typing import Any
 
 from deskhand import clock
 from deskhand.errors import DeskError, InvalidInput
-from deskhand.gate import files, ledger
+from deskhand.gate import files, ledger, lists
 from deskhand.gate.actions import Action
 from deskhand.gate.folders import Folders, RequestFile, as_file
 from deskhand.gate.proofs import Policy
@@ -87,7 +87,7 @@ class Follower:
             await self._store.write(ledger.remember_place, request.id, *placed)
 
     async def follow_all(self) -> None:
-        for request in await self._store.read(ledger.find_misplaced, 1000):
+        for request in await self._store.read(lists.find_misplaced, 1000):
             await self.follow(request)
 
     def _follow(self, request: Request) -> tuple[Folder, str]:
@@ -146,7 +146,7 @@ class Follower:
         """The folders by which the person answers. One that is gone with what lay in it stays away: so is the vault."""
         if await asyncio.to_thread(
             self.folders.has, "Approved"
-        ) or not await self._store.read(ledger.has_approved):
+        ) or not await self._store.read(lists.has_approved):
             await asyncio.to_thread(self.folders.make, "Approved", "Rejected")
 
     async def write_edit(self, request: Request, action: Action) -> None:

@@ -12,7 +12,7 @@ from deskhand import clock
 from deskhand.errors import DeskError
 from deskhand.mail import Mailbox, MailSummary
 from deskhand.mail.addresses import people
-from deskhand.store import Store, Transaction
+from deskhand.store import Store, Transaction, marks
 
 log = logging.getLogger("deskhand.meeting")
 
@@ -85,9 +85,8 @@ def _wrote(mail: MailSummary, address: str) -> bool:
 
 
 def find_met(tx: Transaction, addresses: Sequence[str]) -> dict[str, Met]:
-    marks = ", ".join("?" for _ in addresses) or "NULL"
     rows = tx.all(
-        f"SELECT address, sent, last_sent, last_heard FROM met WHERE address IN ({marks})",
+        f"SELECT address, sent, last_sent, last_heard FROM met WHERE address IN ({marks(addresses) or 'NULL'})",
         *addresses,
     )
     return {

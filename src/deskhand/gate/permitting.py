@@ -14,10 +14,11 @@ from deskhand.gate.actions import Action, read_action
 from deskhand.gate.cards import Card
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.permissions import EQUAL_ANSWERS, Permission, Terms, may_permit
-from deskhand.gate.proofs import Answer, Policy, approve, give
+from deskhand.gate.proofs import Answer, Policy
 from deskhand.gate.record import GateCall
 from deskhand.gate.requests import Request
 from deskhand.gate.waiting import Waiting
+from deskhand.gate.written_answers import approve, give
 from deskhand.store import Store, Transaction
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from deskhand.gate import ledger, lookalikes
+from deskhand.gate import lists, lookalikes
 from deskhand.gate.meeting import Met, find_met, find_written_to
 from deskhand.store import Transaction
 
@@ -67,10 +67,10 @@ def find(tx: Transaction, addresses: Iterable[str]) -> Acquaintance:
     """A few queries, however many the addresses are."""
     folded = sorted({address.casefold() for address in addresses})
     written = {
-        *ledger.addresses_written_to(tx, _MOST_DOMAINS),
+        *lists.addresses_written_to(tx, _MOST_DOMAINS),
         *find_written_to(tx, _MOST_DOMAINS),
     }
     domains = frozenset(address.rpartition("@")[2] for address in written)
     return Acquaintance(
-        ledger.mails_sent_to(tx, folded), domains, find_met(tx, folded), frozenset(written)
+        lists.mails_sent_to(tx, folded), domains, find_met(tx, folded), frozenset(written)
     )

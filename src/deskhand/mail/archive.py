@@ -86,6 +86,9 @@ class Archive:
         if name in self.names:
             yield from self.walk(name)
 
+    def read(self, name: str) -> bytes:
+        return b"".join(self._chunks(name))
+
     def _chunks(self, name: str) -> Iterator[bytes]:
         try:
             with self._zip.open(name) as part:

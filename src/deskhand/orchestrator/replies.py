@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, NoAccount, NotFound, SendFailed
-from deskhand.gate import DevMode, later, ledger, sends
+from deskhand.gate import DevMode, later, ledger, lists, sends
 from deskhand.gate.actions import SendEmail
-from deskhand.gate.completing import complete
+from deskhand.gate.completing import complete, sign
 from deskhand.gate.rate import limits_of
 from deskhand.gate.requests import Request, draft_file_name
-from deskhand.gate.signatures import sign
 from deskhand.orchestrator import files, steps
 from deskhand.store import Transaction
 
@@ -113,7 +112,7 @@ async def _send_draft(desk: Desk, gmail: "MCPClient", request: Request) -> None:
 async def settle_all(desk: Desk) -> None:
     if desk.settings.vault_path is None:
         return  # the notes are in the vault of another worker, who looks around too
-    for request in await desk.store.read(ledger.find_unsettled, _MANY):
+    for request in await desk.store.read(lists.find_unsettled, _MANY):
         try:
             await _settle(desk, request)
         except (

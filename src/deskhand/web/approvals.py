@@ -19,12 +19,11 @@ from starlette.routing import Route
 from deskhand import unseen
 from deskhand.app import Desk
 from deskhand.errors import Changed, Denied, DeskError, InvalidInput, NotFound
-from deskhand.gate.card_filter import CardFilter
-from deskhand.gate.cards import Card
-from deskhand.gate.ledger import list_askers
+from deskhand.gate.cards import Card, CardFilter
+from deskhand.gate.claims import Claim
 from deskhand.gate.letters import Letter
 from deskhand.gate.links import linked_hosts, read_html
-from deskhand.gate.proofs import Claim
+from deskhand.gate.lists import list_askers
 from deskhand.orchestrator import first_look, status
 from deskhand.orchestrator.steps import count_left
 from deskhand.web import as_sent, follow_ups, permissions, snoozing, times

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from deskhand import tokens
 from deskhand.errors import Denied, DeskError, InvalidInput, NotFound
-from deskhand.gate.passkeys import Said
+from deskhand.gate.webauthn import Said
 from deskhand.oauth import OAuthRefusal, clients, grants
 from deskhand.oauth.clients import OAuthClient
 from deskhand.oauth.documents import Documents, is_document

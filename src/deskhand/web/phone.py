@@ -15,7 +15,7 @@ from starlette.routing import Route
 from deskhand import __version__
 from deskhand.abroad import WrongPlace
 from deskhand.errors import DeskError, InvalidInput
-from deskhand.gate.passkeys import encode
+from deskhand.gate.webauthn import encode
 from deskhand.web import sessions, subscriptions
 from deskhand.web.entry import effect, page
 from deskhand.web.pairing import pair
