@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from weakref import WeakSet
 
 from mcp import MCPError
-from mcp_types import INTERNAL_ERROR
 
 from deskhand.errors import Denied, DeskError, NotFound, SendFailed, ServerDown, printable
 from deskhand.foreign.definitions import (
@@ -230,7 +229,7 @@ class Foreign:
 
 def _write_lost(why: str) -> str:
     """What is kept in place of an answer that cannot be."""
-    told = {"code": INTERNAL_ERROR, "message": f"it was done, but {why}", "data": None}
+    told = {"code": -32603, "message": f"it was done, but {why}", "data": None}
     return json.dumps({"error": told})
 
 

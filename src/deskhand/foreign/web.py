@@ -6,12 +6,13 @@ from contextvars import ContextVar
 from http import HTTPStatus
 
 import httpx2
-from mcp.shared._httpx_utils import create_mcp_http_client
 
 from deskhand.errors import AuthRequired, printable
 from deskhand.foreign.lines import LONGEST
 
 SECRET = "AUTHORIZATION"  # noqa: S105 - its name
+_TIMEOUT = httpx2.Timeout(30.0, read=300.0)
+"""A server may be silent for a while in the middle of an answer."""
 _SESSION = "mcp-session-id"
 _not_taken: ContextVar[list[str]] = ContextVar("_not_taken")
 """Why the request that is just asked was not taken; the SDK carries the context to where the answer is read."""
@@ -38,9 +39,11 @@ class WebLink:
         self.wants_secret = False
 
     def open(self) -> httpx2.AsyncClient:
-        client = create_mcp_http_client(headers=self._headers)
-        client.event_hooks = {"response": [self._look]}
-        return client
+        return httpx2.AsyncClient(
+            headers=self._headers,
+            timeout=_TIMEOUT,
+            event_hooks={"response": [self._look]},
+        )
 
     async def _look(self, response: httpx2.Response) -> None:
         response.stream = _BoundedBody(response)
