@@ -81,6 +81,9 @@ def _init(options: argparse.Namespace) -> None:
         raise InvalidInput(
             f"there is no folder {vault}", hint="correct it, or add --make-folders"
         )
+    if vault is not None and Path(vault).expanduser().resolve() == home.resolve():
+        hint = "choose another folder; nothing was changed"
+        raise InvalidInput(f"{vault} is the desk's home, which no tool enters", hint=hint)
     plan = init.plan_config(home, given)
     _show(plan, options)
     if plan.writes and not confirm(f"Write {plan.file}?", yes=options.yes):
