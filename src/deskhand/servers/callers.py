@@ -56,7 +56,7 @@ def asker() -> str:
     name = client()
     if name is None:
         return OWN
-    return f"client {name}"
+    return tokens.asker_of(name)
 
 
 def describe_caller(said: Implementation | None) -> str:
