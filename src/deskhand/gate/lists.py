@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from deskhand import clock
+from deskhand.askers import describe_asker
 from deskhand.gate.actions import read_action
-from deskhand.gate.askers import describe_asker
+
 from deskhand.gate.requests import OPEN, Folder, Request, State
 from deskhand.gate.rows import COLUMNS, read_row
 from deskhand.store import Transaction, marks
