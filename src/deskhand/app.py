@@ -493,7 +493,7 @@ class Desk:
         return Waiting(
             self.store,
             gate.find,
-            gate.refresh,
+            gate.refresh_all,
             self.door.notice_drafts,
             lambda: self.mailbox,
             self.now,

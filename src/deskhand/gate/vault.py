@@ -9,7 +9,8 @@ file where its row says. Where a file lies decides nothing by itself, and what i
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 from deskhand.errors import Changed, DeskError, InvalidInput, NotFound, Unavailable
@@ -23,6 +24,7 @@ from deskhand.gate.ledger import Conflict
 from deskhand.gate.moves import (
     Away,
     Edited,
+    Left,
     Misplaced,
     Move,
     No,
@@ -62,11 +64,9 @@ class VaultDoor(DraftReader):
             return request
         try:
             await self.return_claimed()
-            if await asyncio.to_thread(self._lies_in_done, request):
+            move = await asyncio.to_thread(self._look, request)
+            if isinstance(move, Left):
                 return await self._doubt(request)
-            move = await asyncio.to_thread(self._see, request)
-            if isinstance(move, Yes):
-                move = await asyncio.to_thread(self._find_no, request) or move
             if (
                 move is None
                 or isinstance(move, Away)
@@ -79,6 +79,22 @@ class VaultDoor(DraftReader):
         except (DeskError, OSError) as error:
             log.warning("not_heard", extra={"request": request.id, "why": str(error)})
             return request
+
+    async def find_moved(self, requests: Sequence[Request]) -> set[str]:
+        """Those of which `hear` has something to say: all files are looked at in one go."""
+
+        def look() -> set[str]:
+            looker = copy(self)
+            with self.folders.keep_open() as looker.folders:
+                return {each.id for each in requests if looker.may_have_moved(each)}
+
+        try:
+            return await asyncio.to_thread(look)
+        except (DeskError, OSError):  # and `hear` says why
+            return {each.id for each in requests}
+
+    def may_have_moved(self, request: Request) -> bool:
+        return request.state in HEARD and self._look(request) is not None
 
     async def hear_all(self) -> None:
         """What the person did with any file; a draft that they wrote themselves becomes a request."""
@@ -113,7 +129,7 @@ class VaultDoor(DraftReader):
             log.warning("not_heard", extra={"request": request.id, "why": str(error)})
             return
         match move:
-            case None | Outdated() | Misplaced():
+            case None | Outdated() | Misplaced() | Left():
                 return
             case TakenBack():
                 raise Changed(f"Approved/{request.file} is gone")
@@ -125,8 +141,16 @@ class VaultDoor(DraftReader):
             case Yes(found) | No(found) | Edited(found):
                 raise Changed(f"{found.path} was changed in this moment")
 
+    def _look(self, request: Request) -> Move | None:
+        """What the person did with its file, wherever a copy of it lies. A no counts before a yes."""
+        if self._lies_in_done(request):
+            return Left()
+        move = self._see(request)
+        if isinstance(move, Yes):
+            return self._find_no(request) or move
+        return move
+
     def _lies_in_done(self, request: Request) -> bool:
-        """Whether the vault knows of its leaving what the row does not: the database is older, from a backup."""
         if (
             request.may_have_left
             or request.state == "rejected"
