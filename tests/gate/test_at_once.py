@@ -160,6 +160,27 @@ async def test_a_no_that_comes_while_an_edited_file_is_read_stays_a_no(site: Sit
         away.close()
 
 
+@requirement("gate:rejected")
+async def test_a_no_that_comes_while_a_file_in_done_is_wondered_at_stays_a_no(
+    site: Site,
+) -> None:
+    async with pair(site) as two:
+        row = await asked(two)
+        left = (
+            site.pending().read_text().replace("status: pending_approval", "status: done")
+        )
+        done = site.home.vault / "Done"
+        done.mkdir(exist_ok=True)
+        (done / row.file).write_text(left)
+        away = elsewhere(site)
+        two.between.before.append(
+            partial(away.answers.reject, row.id, row.digest, "no", "person")
+        )
+        found = await two.ours.gate.find(row.id)
+        assert (found.state, found.revision) == ("rejected", 1)
+        away.close()
+
+
 @requirement("proof:stored")
 async def test_a_no_with_a_password_in_the_moment_of_the_claim_keeps_the_mail_here(
     site: Site,

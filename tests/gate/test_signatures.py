@@ -10,8 +10,8 @@ from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.gate import sends
 from deskhand.gate.actions import Mail
+from deskhand.gate.completing import sign
 from deskhand.gate.mailchange import ListedMail, MailChange
-from deskhand.gate.signatures import sign
 from deskhand.store import Transaction
 from tests.home import Home
 from tests.requirements import requirement

@@ -6,7 +6,7 @@ import pytest
 
 from deskhand.errors import Changed, Denied
 from deskhand.gate import ledger, sends, undo
-from deskhand.gate.card_filter import CardFilter
+from deskhand.gate.cards import CardFilter
 from deskhand.gate.rate import Limits
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.orchestrator.replies import look_around

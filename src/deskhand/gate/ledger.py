@@ -1,5 +1,6 @@
 """The rows of requests. A row changes by compare-and-set in one transaction: of any number of processes one wins."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,6 +17,8 @@ class Conflict:
     """Somebody else changed the row in this moment."""
 
 
+Change = Callable[..., Request | Conflict]
+"""Work that changes the row of a request, which it gets behind the transaction."""
 AHEAD = timedelta(minutes=1)
 """So far apart the clocks of two machines may be."""
 
@@ -184,6 +187,63 @@ def put_off(tx: Transaction, request: Request) -> None:
     """It rests until its own time."""
     sql = "UPDATE requests SET due = ? WHERE id = ? AND state IN ('held', 'approved')"
     tx.execute(sql, to_column("due", request.action.send_at), request.id)
+
+
+# Sending.
+
+
+def claim(
+    tx: Transaction, request: Request, *, now: datetime, lease: timedelta
+) -> Request | Conflict:
+    """approved -> sending. Nothing but an approved request is claimed."""
+    until = now + lease
+    return change(
+        tx,
+        replace(request, state="approved"),
+        "sending",
+        frozen=request.frozen or now.replace(microsecond=0),
+        lease=until,
+        due=until,
+        tried=now,
+    )
+
+
+def take_over(
+    tx: Transaction, request: Request, *, now: datetime, lease: timedelta
+) -> Request | Conflict:
+    """A request whose process died in the middle of sending: ours, unless somebody else took it over by now."""
+    return change(tx, request, "sending", lease=now + lease, due=now + lease, tried=now)
+
+
+def is_held(request: Request, now: datetime, lease: timedelta) -> bool:
+    """Whether somebody has the request now. A lease of a clock that was ahead, longer than any can be, is none."""
+    return request.lease is not None and now < request.lease <= now + lease + AHEAD
+
+
+def keep_token(tx: Transaction, request: Request, token: str) -> bool:
+    """Write down by which token it is sent now; not where the lease was lost meanwhile. "Once more" is used up."""
+    kept = change(tx, request, "sending", token=token, once_more=False)
+    return isinstance(kept, Request)
+
+
+def end_lease(tx: Transaction, request: Request, now: datetime) -> None:
+    """Whoever comes next may look what became of it."""
+    change(tx, request, "sending", lease=now, due=now)
+
+
+def put_back(
+    tx: Transaction, request: Request, due: datetime, **changes: Any
+) -> Request | Conflict:
+    """Certainly not sent: the yes is not spent, unless it was written by hand. Not where the lease was lost."""
+    changes |= {
+        "lease": None,
+        "token": None,
+        "attempts": request.attempts + 1,
+        "once_more": request.once_more,
+    }
+    if request.proof == "hand-written":
+        return change(tx, request, "failed", due=None, **changes)
+    return change(tx, request, "approved", due=due, **changes)
 
 
 def mark_sent(tx: Transaction, request: Request, mail: Sent, *, untold: bool) -> None:

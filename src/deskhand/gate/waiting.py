@@ -8,11 +8,12 @@ from datetime import datetime
 from deskhand import clock, unseen
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, NotFound
 from deskhand.gate import enclosures, lists, recipients
-from deskhand.gate.card_filter import EVERY, CardFilter
 from deskhand.gate.cards import (
     ASSESSMENT,
+    EVERY,
     Assessment,
     Card,
+    CardFilter,
     Original,
     assess_card,
     card_of,

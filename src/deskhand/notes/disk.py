@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b, sha256
+from threading import Thread
 
 from deskhand.durable import sync
 from deskhand.errors import Changed, Denied, DeskError, Exists, NotFound, TooLarge
@@ -187,7 +188,7 @@ def _swap_if(folder: int, temporary: str, name: str, data: bytes, expected: byte
         _replace_if(folder, temporary, name, expected)
         return
     if _settled_as(folder, temporary, expected):
-        os.unlink(temporary, dir_fd=folder)
+        _drop(folder, temporary)
         return
     _rename(folder, temporary, folder, name, _EXCHANGE)
     if _settled_as(folder, temporary, data):
@@ -197,6 +198,16 @@ def _swap_if(folder: int, temporary: str, name: str, data: bytes, expected: byte
         aside = f"{name.removesuffix('.md')} (conflict {secrets.token_hex(4)}).md"
         _rename(folder, temporary, folder, aside, _NO_REPLACE)
     raise _changed(name)
+
+
+def _drop(folder: int, name: str) -> None:
+    """Take the file away. Its room on the disk is freed when it is closed, for which nobody has to wait."""
+    file = os.open(name, _READ, dir_fd=folder)
+    os.unlink(name, dir_fd=folder)
+    try:
+        Thread(target=os.close, args=(file,)).start()
+    except RuntimeError:  # this process ends, or may have no more threads
+        os.close(file)
 
 
 def _replace_if(folder: int, temporary: str, name: str, expected: bytes) -> None:

@@ -12,10 +12,9 @@ from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, NoAccount, NotFound, SendFailed
 from deskhand.gate import DevMode, later, ledger, lists, sends
 from deskhand.gate.actions import SendEmail
-from deskhand.gate.completing import complete
+from deskhand.gate.completing import complete, sign
 from deskhand.gate.rate import limits_of
 from deskhand.gate.requests import Request, draft_file_name
-from deskhand.gate.signatures import sign
 from deskhand.orchestrator import files, steps
 from deskhand.store import Transaction
 

@@ -19,8 +19,7 @@ from starlette.routing import Route
 from deskhand import unseen
 from deskhand.app import Desk
 from deskhand.errors import Changed, Denied, DeskError, InvalidInput, NotFound
-from deskhand.gate.card_filter import CardFilter
-from deskhand.gate.cards import Card
+from deskhand.gate.cards import Card, CardFilter
 from deskhand.gate.claims import Claim
 from deskhand.gate.letters import Letter
 from deskhand.gate.links import linked_hosts, read_html
