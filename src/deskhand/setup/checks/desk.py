@@ -38,6 +38,9 @@ def vault(desk: Desk, vault: NoteVault | None = None) -> Finding:
         folder = vault.demand() if vault else desk.settings.vault
     except BadConfig as error:
         return bad(error.message, error.hint)
+    if folder.resolve() == desk.settings.home.resolve():
+        hint = "set VAULT_PATH or DESKHAND_HOME to another folder"
+        return bad(f"{folder} is the desk's home too, which no tool enters", hint)
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         return bad(f"{folder} cannot be read and written", f"chmod u+rwx {folder}")
     return good(str(folder))
