@@ -78,17 +78,15 @@ class VaultDoor(DraftReader):
     async def find_moved(self, requests: Sequence[Request]) -> set[str]:
         """Those of which `hear` has something to say: all files are looked at in one go."""
 
-        heard = [each for each in requests if each.state in HEARD]
-
         def look() -> set[str]:
             looker = copy(self)
             with self.folders.keep_open() as looker.folders:
-                return {each.id for each in heard if looker.look(each)}
+                return {each.id for each in requests if looker.look(each)}
 
         try:
             return await asyncio.to_thread(look)
         except (DeskError, OSError):  # and `hear` says why
-            return {each.id for each in heard}
+            return {each.id for each in requests}
 
     async def hear_all(self) -> None:
         """What the person did with any file; a draft that they wrote themselves becomes a request."""
@@ -117,7 +115,7 @@ class VaultDoor(DraftReader):
         if not self.policy.counts("vault"):
             return
         try:
-            move = self._see(request)
+            move = see(request, self.locate(request), self.folders, self._key)
         except (DeskError, OSError) as error:
             # The yes is in the ledger; a vault that is away for a moment takes nothing back.
             log.warning("not_heard", extra={"request": request.id, "why": str(error)})
@@ -137,9 +135,11 @@ class VaultDoor(DraftReader):
 
     def look(self, request: Request) -> Move | None:
         """What the person did with its file. A no counts before a yes, under whatever name its copy lies there."""
+        if request.state not in HEARD:
+            return None
         if lies_in_done(request, self.folders):
             return Left()
-        move = self._see(request)
+        move = see(request, self.locate(request), self.folders, self._key)
         if isinstance(move, Yes) and (found := self.find_renamed(request, "Rejected")):
             return No(found)
         return move
@@ -152,9 +152,6 @@ class VaultDoor(DraftReader):
         if doubted.state == "unknown":
             await self.replace(request, doubted)
         return doubted
-
-    def _see(self, request: Request) -> Move | None:
-        return see(request, self.locate(request), self.folders, self._key)
 
     def _is_too_late(self, request: Request, move: Move) -> bool:
         """What has expired can still be refused; of what may have left the person decides at any time."""
