@@ -175,12 +175,17 @@ def list_tokens(tx: Transaction) -> list[Token]:
     ]
 
 
+def asker_of(name: str) -> str:
+    """Who asks with this token, by a name that no client can give itself where it is another one's."""
+    return f"client {name}"
+
+
 def drop(tx: Transaction, name: str) -> bool:
     """Make a token worthless, and end what its holder had; whether it was there."""
     row = tx.one("SELECT COALESCE(asker, name) FROM tokens WHERE name = ?", name)
     if row is None:
         return False
-    _forget(tx, f"client {row[0]}")
+    _forget(tx, asker_of(row[0]))
     return tx.execute("DELETE FROM tokens WHERE name = ?", name) > 0
 
 

@@ -50,12 +50,6 @@ async def desk(furnished: Home, clock: Clock) -> AsyncIterator[Desk]:
     made.close()
 
 
-@pytest.fixture
-async def client(desk: Desk) -> AsyncIterator[Client]:
-    async with Client(desk_server(desk), mode="2026-07-28") as client:
-        yield client
-
-
 @requirement("mail:bulk-waits")
 @pytest.mark.parametrize(("do", "count", "seen"), [("trash", 1, False), ("read", 51, True)])
 async def test_many_mails_and_unread_ones_into_the_trash_wait_for_the_person(

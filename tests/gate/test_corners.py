@@ -1,7 +1,6 @@
 """Corners that only odd days reach: no vault, a sender without an address, files whose request is over."""
 
 import shutil
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -27,14 +26,6 @@ from tests.mail.letters import letter
 from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def desk(site: Site) -> AsyncIterator[Desk]:
-    made = site.desk()
-    yield made
-    await made.close_mailbox()
-    made.close()
 
 
 async def ask(desk: Desk, client: str | None = None, **changes: str) -> Request:

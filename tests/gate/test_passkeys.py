@@ -24,8 +24,9 @@ from deskhand.gate.question import Question
 from deskhand.gate.webauthn import ENROL, Assertion, KeptAssertion, NewKey, Said
 from deskhand.store import Transaction
 from tests.gate.authenticator import ORIGIN, Authenticator, PrivateKey
+from tests.gate.safe_desk import PASSWORD
 from tests.gate.site import HELLO
-from tests.gate.test_proofs import PASSWORD, Safe, opened
+from tests.gate.test_proofs import Safe, opened
 from tests.home import Home
 from tests.requirements import requirement
 

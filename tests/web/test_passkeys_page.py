@@ -17,8 +17,9 @@ from deskhand.store import Transaction
 from deskhand.web import sessions
 from deskhand.web.site import site
 from tests.gate.authenticator import Authenticator
+from tests.gate.safe_desk import PASSWORD
 from tests.gate.site import HELLO
-from tests.gate.test_proofs import PASSWORD, Safe, opened
+from tests.gate.test_proofs import Safe, opened
 from tests.home import Home
 from tests.requirements import requirement
 from tests.web.browser import (

@@ -242,7 +242,7 @@ def _is_good(home: Path, name: str, answer: str) -> bool:
     from deskhand.setup import init
 
     try:
-        init.demand_answer(home, name, answer)
+        init.demand_value(home, name, answer)
     except DeskError as error:
         print(
             f"{describe(error)}\n  answer once more, or with nothing to leave it as it is",
