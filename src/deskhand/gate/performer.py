@@ -72,7 +72,7 @@ class Performer:
         if request.state == "held" and request.decided != taken:
             return False  # taken back and given again: that yes has its own rest
         if request.is_early(self._now()) and request.state in ("held", "approved"):
-            await self._store.write(ledger.put_off, request)
+            await self._store.write(ledger.rest_until_its_time, request)
             return False
         if request.state == "held":
             request = await self.end_hold(request)
@@ -107,7 +107,7 @@ class Performer:
         await self._door.follow(approved)
         return approved
 
-    async def _go_on_with(self, request: Request, call: GateCall) -> Departure | None:
+    async def _tell_or_deliver(self, request: Request, call: GateCall) -> Departure | None:
         """What comes of a request that was answered already; None where it has to be asked, again or still."""
         if request.state in ("approved", "sending", "unknown"):
             return await self._delivery.deliver(request, call)

@@ -93,14 +93,13 @@ class Waiting:
                 return found, more
         return found, None
 
-    async def following(
+    async def find_next(
         self, card: Card, *, snoozed: bool, wanted: CardFilter = EVERY
     ) -> Card | None:
         """The card that the person answers after this one: the next that waits, else the first that does."""
         for start in (card.cursor, None):
-            async for cards, _ in self._pages(
-                5, start, snoozed=snoozed
-            ):  # most often it is the very next
+            # Most often it is the very next.
+            async for cards, _ in self._pages(5, start, snoozed=snoozed):
                 for each in cards:
                     if (
                         each.id != card.id
