@@ -237,6 +237,15 @@ def test_corners_of_places() -> None:
         edited("---\n{a: 1}\n---\n", {"key": "a", "do": "replace", "value": 1})
         == "---\n{a: 1}\n---\n"
     )
+    with pytest.raises(DeskError, match="does not close it"):
+        edited("p ^b\n\n# A\n", replace("```\nopen", block="b"))
+    assert (
+        edited("Cafe\u0301\nx\n", replace("Tea", lines=1, expect="Caf\u00e9")) == "Tea\nx\n"
+    )
+    assert (
+        edited("---\ntags:\n---\n", {"key": "tags", "do": "insert", "value": ["a"]})
+        == "---\ntags:\n  - a\n---\n"
+    )
     with pytest.raises(DeskError, match="cannot be changed alone"):
         edited("---\n{a: 1}\n---\n", {"key": "a", "do": "replace", "value": 2})
     with pytest.raises(DeskError, match="would become properties"):

@@ -120,9 +120,8 @@ def take_due(
     """One request that somebody has to go on with, and that nobody else takes up for the length of a turn."""
     wanted = "due <= ?"
     moment = clock.to_ms(now)
-    if (
-        untried_since is not None
-    ):  # a pass over everything tries what is due later too, but each once
+    # A pass over everything tries what is due later too, but each once.
+    if untried_since is not None:
         wanted = "COALESCE(tried, 0) < ? AND (state = 'approved' OR due <= ?)"
     values = [moment] if untried_since is None else [clock.to_ms(untried_since), moment]
     locked = " FOR UPDATE SKIP LOCKED" if tx.dialect == "postgresql" else ""
@@ -148,7 +147,7 @@ def next_due(tx: Transaction) -> datetime | None:
     return clock.from_ms(row[0]) if row and row[0] is not None else None
 
 
-def pull_back(tx: Transaction, now: datetime) -> None:
+def forget_future(tx: Transaction, now: datetime) -> None:
     """What a clock that was ahead wrote down holds nobody up: a turn, a lease or a rest that began later than now."""
     moment = clock.to_ms(now)
     ahead = clock.to_ms(now + AHEAD)
@@ -183,7 +182,7 @@ def postpone(
     tx.execute(sql, to_column("due", due), *values.values(), request.id)
 
 
-def put_off(tx: Transaction, request: Request) -> None:
+def rest_until_its_time(tx: Transaction, request: Request) -> None:
     """It rests until its own time."""
     sql = "UPDATE requests SET due = ? WHERE id = ? AND state IN ('held', 'approved')"
     tx.execute(sql, to_column("due", request.action.send_at), request.id)

@@ -14,9 +14,10 @@ import signal
 import stat
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import cache
 from hashlib import blake2b, sha256
-from threading import Thread
 
 from deskhand.durable import sync
 from deskhand.errors import Changed, Denied, DeskError, Exists, NotFound, TooLarge
@@ -33,6 +34,17 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 def etag(data: bytes) -> str:
     return sha256(data).hexdigest()[:32]
+
+
+def begin_etag(data: bytes) -> Future[str]:
+    """The same while the data is written: of a long note it takes as long as the disk."""
+    return _aside(os.getpid()).submit(etag, data)
+
+
+@cache
+def _aside(_process: int) -> ThreadPoolExecutor:
+    """A thread for what can be done while somebody waits for the disk; each process has its own, forked ones too."""
+    return ThreadPoolExecutor(1, "notes")
 
 
 @contextmanager
@@ -205,7 +217,7 @@ def _drop(folder: int, name: str) -> None:
     file = os.open(name, _READ, dir_fd=folder)
     os.unlink(name, dir_fd=folder)
     try:
-        Thread(target=os.close, args=(file,)).start()
+        _aside(os.getpid()).submit(os.close, file)
     except RuntimeError:  # this process ends, or may have no more threads
         os.close(file)
 

@@ -5,6 +5,7 @@ at all. A section is what Obsidian shows of a heading: down to the next one of i
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -358,17 +359,17 @@ def _would_join(above: str, text: str) -> bool:
 
 def _needs_blank(outline: Outline, place: int, text: str) -> bool:
     """Whether a blank line has to follow a text here, so that what stands behind it stays what it is."""
-    flat = outline.flat
-    if not _is_text(flat[place:]):
-        return False
-    if leaves_open(f"{text}\n\n"):
+    _demand_closed(outline, place, text)
+    follows = outline.flat[place : line_end(outline.flat, place)]
+    return _is_text(follows) and (leaves_open(text) or _is_underlined(outline, place))
+
+
+def _demand_closed(outline: Outline, place: int, text: str) -> None:
+    if _is_text(outline.flat[place:]) and leaves_open(f"{text}\n\n"):
         raise InvalidInput(
             "The text opens code or a comment and does not close it.",
             hint="Close it: else what follows in the note would become a part of it.",
         )
-    if not _is_text(flat[place : line_end(flat, place)]):
-        return False
-    return leaves_open(text) or _is_underlined(outline, place)
 
 
 def _deletion(outline: Outline, start: int, end: int) -> _Splice:
@@ -430,6 +431,7 @@ def _splice_block(outline: Outline, name: str, each: Edit) -> _Splice:
     if each.do == "delete":
         return _deletion(outline, block.start, block.end)
     text = each.text or ""
+    _demand_closed(outline, block.end, text)
     is_item = block.prefix is not None and _is_item(text)
     if each.do == "replace":
         return _Splice(block.start, block.text_end, _as_block(block, name, text))
@@ -629,8 +631,8 @@ def _unexpected(outline: Outline, expect: str, first: int, last: int) -> Changed
 
 
 def _plain(text: str) -> str:
-    """For comparing: whoever repeats a text leaves out the blanks at the ends of its lines."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    """For comparing: whoever repeats a text leaves out blanks at the ends of lines, and writes accents in one way."""
+    text = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n")
     return _BLANK_ENDS.sub("", text).removesuffix("\n")
 
 
@@ -643,8 +645,7 @@ def _edit_key(text: str, each: Edit) -> str:
     value = each.value
     if value is None and each.text is not None:
         value = each.text
-    is_there = key in properties
-    if not is_there and each.do != "insert":
+    if key not in properties and each.do != "insert":
         raise NotFound(
             f"There is no key {printable(key)!r}.",
             hint='Use "insert" for a new one.',
@@ -652,7 +653,7 @@ def _edit_key(text: str, each: Edit) -> str:
         )
     if each.do == "delete":
         changed = frontmatter.alter(text, _without(properties, key, value))
-    elif not is_there or each.do == "replace":
+    elif properties.get(key) is None or each.do == "replace":
         changed = frontmatter.alter(text, properties | {key: value})
     elif isinstance(properties[key], list):
         changed = frontmatter.extend(

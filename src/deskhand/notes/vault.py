@@ -6,7 +6,6 @@ import posixpath
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
@@ -306,13 +305,11 @@ class Vault:
             return disk.etag(new)
         name = path.rpartition("/")[2]
         self._sign(text)
-        # Of a long note the etag takes as long as the disk: one is made while the other is waited for.
-        with ThreadPoolExecutor(1) as aside:
-            tag = aside.submit(disk.etag, new)
-            if old is None:
-                disk.create(folder, name, new)
-            else:
-                disk.replace(folder, name, new, old)
+        tag = disk.begin_etag(new)
+        if old is None:
+            disk.create(folder, name, new)
+        else:
+            disk.replace(folder, name, new, old)
         return tag.result()
 
     def outline(self, path: str) -> NoteOutline:
