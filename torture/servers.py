@@ -38,7 +38,7 @@ NPM = [
     f"@modelcontextprotocol/server-{name}@2026.8.31"
     for name in ("everything", "filesystem", "memory")
 ]
-PYPI = "workspace-mcp==2.2.1"
+PYPI = ("workspace-mcp==2.2.1", "mcp-server-time==2026.10.19")
 LONGEST = 16 << 20
 Calls = list[tuple[str, dict[str, Any]]]
 # Google's library asks Google: here it asks the double.
@@ -76,6 +76,14 @@ EVERYTHING: Calls = [
     ("toggle-subscriber-updates", {}),
     ("trigger-long-running-operation", {"duration": 0.2, "steps": 2}),
     ("simulate-research-query", {"topic": "mail"}),
+]
+TIME: Calls = [
+    ("get_current_time", {"timezone": "Asia/Tokyo"}),
+    ("get_current_time", {"timezone": "Nowhere"}),
+    (
+        "convert_time",
+        {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"},
+    ),
 ]
 ANN = {"name": "Ann", "entityType": "person", "observations": ["writes"]}
 LIKES = {"from": "Ann", "to": "Ann", "relationType": "likes"}
@@ -194,13 +202,16 @@ def install() -> None:
             check=True,
             capture_output=True,
         )
-    stamp = PLACE / PYPI
-    if not stamp.exists():
-        print(f"  installing {PYPI}", flush=True)
+    python = PLACE / "python" / "bin" / "python"
+    if not python.exists():
         venv.create(PLACE / "python", with_pip=True, clear=True)
-        pip = PLACE / "python" / "bin" / "pip"
-        subprocess.run([pip, "install", "-q", PYPI], check=True, capture_output=True)
-        stamp.touch()
+    for package in PYPI:
+        stamp = PLACE / package
+        if not stamp.exists():
+            print(f"  installing {package}", flush=True)
+            pip = [python, "-m", "pip", "install", "-q", package]
+            subprocess.run(pip, check=True, capture_output=True)
+            stamp.touch()
 
 
 @contextmanager
@@ -232,6 +243,9 @@ def strangers(folder: Path) -> Iterator[dict[str, Stranger]]:
             ),
             "memory": Stranger(remembering, MEMORY, state=memory),
             "workspace": Stranger(workspace(folder, double), MAIL),
+            "time": Stranger(
+                [str(PLACE / "python" / "bin" / "python"), "-m", "mcp_server_time"], TIME
+            ),
         }
 
 

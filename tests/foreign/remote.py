@@ -24,6 +24,8 @@ class Remote:
         self.big = 0
         """So many bytes are its next answers."""
         self.challenge = ""
+        self.forgets = False
+        """Whether it says of a session in the words of an example that it has forgotten it."""
         self.is_modern = True
         """Else it has sessions, as the first era demands."""
         self.heard: list[str | None] = []
@@ -71,6 +73,10 @@ class Remote:
             answer = Response("unknown", 404)
         if self.secret is not None and given != self.secret:
             answer = Response("no", 401, {"WWW-Authenticate": self.challenge or "Bearer"})
+        elif b"mcp-session-id" in headers and (scope["method"] != "POST" or self.forgets):
+            self.forgets = False
+            words = "Bad Request: No valid session ID provided"
+            answer = Response(words, 400 if scope["method"] == "POST" else 404)
         elif self.elsewhere:
             answer = RedirectResponse(self.elsewhere, 307)
         elif self.big:

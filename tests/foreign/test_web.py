@@ -73,6 +73,8 @@ async def test_a_session_that_is_lost_is_opened_anew_and_nothing_is_done_twice(
         assert await add(client, "one") == "added one"
         await other.start_anew()
         assert await add(client, "two") == "added two"
+        other.forgets = True
+        assert await add(client, "and") == "added and"
         place_rules = place.home / "guard.toml"
         place_rules.write_text(place_rules.read_text().replace('"pass"', '"ask"'))
         waits = refusal(await client.call_tool("add", {"text": "three"}))
@@ -83,7 +85,7 @@ async def test_a_session_that_is_lost_is_opened_anew_and_nothing_is_done_twice(
             await place.desk.gate.release_due()
             result = await client.call_tool("add", {"text": "three"})
     assert waits["details"]["reason"] == "no_approval"
-    assert other.done == ["one", "two", "three"]
+    assert other.done == ["one", "two", "and", "three"]
 
 
 @requirement("guard:web")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from http import HTTPStatus
 
@@ -47,7 +48,9 @@ class WebLink:
 
     async def _look(self, response: httpx2.Response) -> None:
         response.stream = _BoundedBody(response)
-        why = self._find_refusal(response)
+        if response.request.method != "POST":  # without the other ways a server is whole
+            return
+        why = await self._find_refusal(response)
         if why is None:
             return
         self.why = why
@@ -55,13 +58,12 @@ class WebLink:
         if (heard := _not_taken.get(None)) is not None:
             heard.append(why)
 
-    def _find_refusal(self, response: httpx2.Response) -> str | None:
+    async def _find_refusal(self, response: httpx2.Response) -> str | None:
         """Why nothing more comes of this connection."""
         if response.status_code == HTTPStatus.UNAUTHORIZED:
             self.wants_secret = True
             return self._describe_challenge(response.headers.get("www-authenticate", ""))
-        lost = response.status_code == HTTPStatus.NOT_FOUND
-        if lost and _SESSION in response.request.headers:
+        if _SESSION in response.request.headers and await _is_session_lost(response):
             return "it no longer knows this session, and is connected anew"
         return None
 
@@ -75,6 +77,16 @@ class WebLink:
     def secret_needed(self) -> AuthRequired:
         hint = f"deskhand guard secret {self._name} {SECRET}"
         return AuthRequired(f"the server {self._name} is closed: {self.why}", hint=hint)
+
+
+async def _is_session_lost(response: httpx2.Response) -> bool:
+    if response.status_code != HTTPStatus.BAD_REQUEST:
+        return response.status_code == HTTPStatus.NOT_FOUND
+    with suppress(
+        httpx2.StreamError
+    ):  # many servers are written after an example that says it so
+        return b"no valid session" in (await response.aread()).lower()
+    return False
 
 
 def _demand_sendable(name: str, secret: str) -> str:

@@ -7,6 +7,7 @@ import json
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from deskhand import clock, environment
-from deskhand.errors import DeskError, NotFound
+from deskhand.errors import Changed, DeskError, Exists, InvalidInput, NotFound
 from deskhand.files import write_atomically
 from deskhand.foreign import writing
 from deskhand.foreign.rules import LONGEST_NAME, ServerEntry, check_name
@@ -55,11 +56,13 @@ def plan(home: Path, client: Client) -> Takeover:
         try:
             own = _own_name(name)
             writing.demand_free(home, own)
+            _demand_other(own, servers)
             servers[name] = _read_entry(client, given)
         except (DeskError, ValueError) as error:
             left.append(f"{name}: {error}")
             continue
-        words[name] = entry(client, name, this_program(home, "mcp", own))
+        kept = {key: given[key] for key in _OF_THE_CLIENT if key in given}
+        words[name] = entry(client, name, this_program(home, "mcp", own)) | kept
     if not words:
         raise NotFound(
             f"{file} names no server that could come behind the gate",
@@ -69,6 +72,11 @@ def plan(home: Path, client: Client) -> Takeover:
     return Takeover(
         client, file, words, before, servers, left, _describe(client, file, words)
     )
+
+
+def _demand_other(own: str, servers: Mapping[str, Any]) -> None:
+    if own in map(_own_name, servers):
+        raise Exists(f"another one of them is called {own} behind the gate")
 
 
 def plan_undo(home: Path, client: Client) -> Takeover:
@@ -92,6 +100,7 @@ def plan_undo(home: Path, client: Client) -> Takeover:
 
 def carry_out(home: Path, wanted: Takeover) -> None:
     """First what is kept, then the desk's side, then the client's file."""
+    _demand_unchanged(wanted)
     place = _note(home, wanted.client)
     before = files.content(wanted.file)
     if before is not None:
@@ -119,8 +128,21 @@ def carry_out(home: Path, wanted: Takeover) -> None:
     if before is not None and kept.get("after") == sha256(before).hexdigest():
         files.rewrite(wanted.file, b64decode(kept["before"]), after)
     for name in wanted.words:
-        writing.remove(home, _own_name(name))
+        with suppress(NotFound):  # the person has taken it out already
+            writing.remove(home, _own_name(name))
     place.unlink()
+
+
+def _demand_unchanged(wanted: Takeover) -> None:
+    """Refuse to put behind the gate what the client no longer means."""
+    if not wanted.before:
+        return
+    found = entries_of(wanted.client, wanted.file)
+    if any(found.get(name) != given for name, given in wanted.before.items()):
+        raise Changed(
+            f"{wanted.file} was changed meanwhile",
+            hint="nothing was done; look at it again",
+        )
 
 
 def _note_bytes(place: Path, before: bytes | None, after: bytes | None) -> None:
@@ -139,6 +161,18 @@ def _own_name(name: str) -> str:
     return check_name(re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST_NAME])
 
 
+_OF_THE_CLIENT = (
+    "tools",
+    "includeTools",
+    "excludeTools",
+    "enabled_tools",
+    "disabled_tools",
+    "available_tools",
+    "timeout",
+    "startup_timeout_sec",
+    "tool_timeout_sec",
+)
+"""What the client itself makes of a server's tools, whoever starts it."""
 _BY_CLIENT = (
     "envFile",
     "env_keys",
@@ -158,8 +192,11 @@ def _find_obstacle(client: Client, given: Mapping[str, Any]) -> str | None:
         return "it is turned off"
     if given.get("type") == "sse" or (client.url_key == "httpUrl" and "url" in given):
         return "it speaks SSE, which the desk does not"
-    if given.get("cwd"):
+    command = started_by(given)[0] or ""
+    if given.get("cwd") or ("/" in command and not command.startswith("/")):
         return "it starts in a folder of its own"
+    if Path(command).name == "deskhand" or "deskhand" in (given.get("args") or ()):
+        return "it is the desk's own"
     named = [key for key in _BY_CLIENT if given.get(key)]
     text = json.dumps(dict(given), default=str)
     if (
@@ -179,24 +216,31 @@ def _read_entry(
     command, variables = started_by(given)
     try:
         if command is not None:
-            arguments = (
-                given["command"][1:]
-                if isinstance(given.get("command"), list)
-                else given.get("args", [])
-            )
-            words = [command, *arguments]
+            arguments = given.get("args") or []
+            if isinstance(given.get("command"), list):
+                arguments = given["command"][1:]
+            if not isinstance(arguments, list):
+                raise ValueError("its arguments are no list")
+            secrets = {name: _write_value(value) for name, value in variables.items()}
             return ServerEntry.model_validate(
-                {"command": words, "env": list(variables)}
-            ), dict(variables)
+                {"command": [command, *arguments], "env": list(secrets)}
+            ), secrets
         headers = given.get("headers") or given.get("http_headers") or {}
-        if headers.keys() - {"Authorization"}:
+        secrets = {name.upper(): value for name, value in headers.items()}
+        if secrets.keys() - {"AUTHORIZATION"}:
             raise ValueError("it needs headers that the desk does not send")
-        secrets = {"AUTHORIZATION": headers["Authorization"]} if headers else {}
         return ServerEntry.model_validate(
             {"url": given.get(client.url_key or ""), "env": list(secrets)}
         ), secrets
     except ValidationError as error:
         raise ValueError(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+
+
+def _write_value(value: Any) -> str:
+    """As a program gets it in a variable."""
+    if not isinstance(value, str | int | float):
+        raise InvalidInput("a variable of it is no text")
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _describe(client: Client, file: Path, words: Mapping[str, dict[str, Any]]) -> str:
