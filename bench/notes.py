@@ -47,6 +47,7 @@ class Figures:
     index_mb: float = 0
     peak_rss_mb: float = 0
     refresh_ms: float = 0
+    plain_write_ms: float = 0
     p50_ms: dict[str, float] = field(default_factory=dict)
     p99_ms: dict[str, float] = field(default_factory=dict)
     ripgrep_ms: dict[str, float] = field(default_factory=dict)
@@ -244,12 +245,17 @@ async def change_parts(client: Client, vault: Path, count: int, figures: Figures
         "---\nstatus: open\n---\n"
         + "".join(f"## Part {number}\n\n{section}\n" for number in range(210))
     )
-    times = [
-        await timed(
-            client, "append_note", path="large.md", text=f"- {number}", heading="Part 100"
+    times = []
+    written = []
+    for number in range(count):
+        text = f"- {number}"
+        times.append(
+            await timed(
+                client, "append_note", path="large.md", text=text, heading="Part 100"
+            )
         )
-        for number in range(count)
-    ]
+        written.append(plain_write(vault, large.read_bytes()))
+    figures.plain_write_ms = round(statistics.median(written), 2)
     note(figures, "append to 1 MB", times, [])
     times = []
     for number in range(count):
@@ -261,6 +267,21 @@ async def change_parts(client: Client, vault: Path, count: int, figures: Figures
         times.append(await timed(client, "edit_note", path="large.md", edits=edits))
     note(figures, "edit of 1 MB", times, [])
     large.unlink()
+    (vault / ".plain").unlink()
+
+
+def plain_write(vault: Path, data: bytes) -> float:
+    """The least that a safe write takes: a file beside its place, synced, put there, and its folder synced."""
+    start = time.perf_counter()
+    with Path(vault, ".beside").open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    Path(vault, ".beside").rename(vault / ".plain")
+    folder = os.open(vault, os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)
+    return (time.perf_counter() - start) * 1000
 
 
 async def compare(
@@ -434,6 +455,7 @@ def lines(figures: Figures) -> Iterator[str]:
         if kind in figures.ripgrep_ms:
             beside = f"{figures.ripgrep_ms[kind]:12.1f}{figures.times_faster[kind]:8.0f}"
         yield f"{kind:16}{p50:10.2f}{figures.p99_ms[kind]:10.2f}{beside}"
+    yield f"{'plain write':16}{figures.plain_write_ms:10.2f}"
 
 
 if __name__ == "__main__":

@@ -55,6 +55,11 @@ EFFECTS_NAMED_AS_VALUES = 0
 PARTICIPLES_IN_100_FUNCTIONS = 2
 LAMBDAS_IN_1000_LINES = 3
 TERNARIES_IN_1000_LINES = 12
+LONG_FUNCTIONS = 5
+LINES_OF_A_FUNCTION = 50
+LINES_OF_A_GATE_MODULE = 350
+LINES_OF_THE_GATE = 200
+MODULES_THAT_A_MAIL_PASSES = 14
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -223,3 +228,53 @@ def test_lambdas_and_ternaries_stay_rare() -> None:
 
     assert 1000 * found[ast.Lambda] / lines <= LAMBDAS_IN_1000_LINES
     assert 1000 * found[ast.IfExp] / lines <= TERNARIES_IN_1000_LINES
+
+
+def test_a_function_fits_a_screen() -> None:
+    long = [
+        f"{file}:{each.lineno} {each.name}"
+        for file, each in functions()
+        if _count_lines(each) > LINES_OF_A_FUNCTION
+    ]
+
+    assert len(long) <= LONG_FUNCTIONS, long
+
+
+def _count_lines(function: Function) -> int:
+    """Without the docstring."""
+    lines = (function.end_lineno or 0) - function.lineno + 1
+    if ast.get_docstring(function) is None:
+        return lines
+    first = function.body[0]
+    return lines - ((first.end_lineno or 0) - first.lineno + 1)
+
+
+def test_each_module_of_the_gate_is_read_at_one_sitting() -> None:
+    lengths = {
+        file.name: len(file.read_text().splitlines())
+        for file in (SOURCE / "gate").glob("*.py")
+    }
+
+    assert lengths["__init__.py"] < LINES_OF_THE_GATE
+    assert {
+        name: lines for name, lines in lengths.items() if lines > LINES_OF_A_GATE_MODULE
+    } == {}
+
+
+def test_the_architecture_names_the_modules_that_a_mail_passes() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.gate.walk"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    passed = done.stdout.splitlines()
+    told = (ROOT / "ARCHITECTURE.md").read_text()
+    _, found, paragraph = told.partition("**A mail that an assistant asks for**")
+    named = re.findall(r"`(\w+/\w+\.py)`", paragraph.split("\n\n")[0])
+
+    assert found
+    assert sorted(named) == sorted(passed)
+    assert len(passed) <= MODULES_THAT_A_MAIL_PASSES

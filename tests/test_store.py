@@ -23,6 +23,8 @@ from deskhand.errors import BadConfig, Unavailable
 from deskhand.gate import enclosures
 from deskhand.gate.enclosures import enclose
 from deskhand.store import Store, Transaction, open_store, refuse_newer, revision, schema
+from deskhand.store.postgresql import MIGRATING
+from deskhand.store.postgresql import migrate as migrate_server
 from deskhand.store.sqlite import SqliteStore, SqliteTransaction, connect, migrate
 from tests.old_database import database_at
 from tests.requirements import requirement
@@ -428,6 +430,26 @@ def test_a_desk_that_waited_while_another_one_migrated_finds_it_done(
         second.result(timeout=60)
 
     assert revision(f"sqlite:///{file}") == schema.HEAD
+
+
+@requirement("store:upgraded")
+def test_of_two_desks_that_find_an_old_database_server_one_migrates(
+    postgresql: str,
+) -> None:
+    with psycopg.connect(postgresql, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE two_start TEMPLATE template0 ENCODING 'UTF8'")
+    url = postgresql.replace("/postgres?", "/two_start?")
+    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    with psycopg.connect(url) as before_them, ThreadPoolExecutor() as threads:
+        before_them.execute("SELECT pg_advisory_xact_lock(%s)", [MIGRATING])
+        both = [threads.submit(migrate_server, url) for _ in range(2)]
+        while before_them.execute(waiting).fetchone() != (2,):
+            assert not any(each.done() for each in both)
+        before_them.rollback()
+        for each in both:
+            each.result(timeout=60)
+
+    assert revision(url) == schema.HEAD
 
 
 def _count_opened(file: str) -> int:

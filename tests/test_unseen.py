@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from deskhand import unseen
 from deskhand.cli.command import plain
 from deskhand.gate.actions import Mail
-from deskhand.gate.risk import Facts, assess, assess_text
+from deskhand.gate.oddities import Facts
+from deskhand.gate.risk import assess, assess_text
 from deskhand.notes.paths import skeleton
 from deskhand.web.visible import visible
 from tests.requirements import requirement

@@ -527,16 +527,15 @@ def make_office() -> None:
         csv.writer(file).writerows(ROWS)
     written = ["A heading", *EVERY, "First point", *CELLS, "With a note", "and spaces tab"]
     in_pdf = ["A heading", *GREEK, "First point", *CELLS]
-    old = {"warns": ["before 2007"]}
     wanted: dict[Path, dict[str, tuple[str, list[str], dict[str, object]]]] = {
         text: {
             "docx": (WORD, written, {"anywhere": ["at the foot"]}),
             "odt": (f"{OPEN}.text", written, {"anywhere": ["at the foot"]}),
-            "rtf": ("application/rtf", [], {"warns": ["rich text"]}),
+            "rtf": ("application/rtf", written, {"anywhere": ["at the foot"]}),
             "pdf": ("application/pdf", in_pdf, {}),
             "html": ("text/html", ["A heading", *EVERY, "First point", *CELLS], {}),
             "txt": ("text/plain", ["A heading", *EVERY, "First point", *CELLS], {}),
-            "doc": ("application/msword", [], old),
+            "doc": ("application/msword", written, {"anywhere": ["at the foot"]}),
             "epub": ("application/epub+zip", [], {"warns": ["archive of"]}),
         },
         table: {
@@ -544,13 +543,13 @@ def make_office() -> None:
             "ods": (f"{OPEN}.spreadsheet", CELLS, {}),
             "pdf": ("application/pdf", CELLS, {}),
             "html": ("text/html", CELLS, {}),
-            "xls": ("application/vnd.ms-excel", [], old),
+            "xls": ("application/vnd.ms-excel", CELLS, {}),
         },
         slides: {
             "pptx": (SLIDES, EVERY, {}),
             "odp": (f"{OPEN}.presentation", EVERY, {}),
             "pdf": ("application/pdf", GREEK, {}),
-            "ppt": ("application/vnd.ms-powerpoint", [], old),
+            "ppt": ("application/vnd.ms-powerpoint", EVERY, {}),
         },
     }
     office = [

@@ -1,6 +1,6 @@
 """Attachments as people and enemies send them: what stands in them is read, and none takes more than it is given.
 
-    python3 run.py torture documents [--only made|damaged|hostile|traced] [--keep FOLDER]
+    python3 run.py torture documents [--only made|drawn|damaged|hostile|traced] [--keep FOLDER]
 
 The documents of people are made by LibreOffice, cairo, ghostscript, qpdf and the libraries of `document_makers.py`, in
 an environment of its own under .judges; what was put in must come out, in its order. The hostile ones are made here.
@@ -37,6 +37,7 @@ from deskhand.mail.archive import NoText
 from deskhand.mail.confinement import MEMORY
 from deskhand.mail.documents import find_reader
 from deskhand.mail.extraction import Extract, extract
+from deskhand.mail.first_page import draw_first_page
 from deskhand.mail.inspection import inspect
 
 PLACE = Path(__file__).parents[1] / ".judges" / "documents"
@@ -579,7 +580,7 @@ HOSTILE: dict[str, Case] = {
         "a.doc",
         "application/msword",
         lambda: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(5000),
-        "before 2007",
+        "damaged",
     ),
     "a page that loops": (
         *("a.pdf", "application/pdf"),
@@ -826,7 +827,7 @@ HOSTILE: dict[str, Case] = {
         "a.rtf",
         "application/rtf",
         lambda: b"{\\rtf1 word \\bin2000000000 x}" + b"x" * 1_000_000,
-        "rich text",
+        "word",
     ),
     "an RTF that skips": (
         "a.rtf",
@@ -945,6 +946,106 @@ def judge_all_damaged(folder: Path, seconds: float) -> int:
     return fallen.total()
 
 
+# First pages.
+
+SQUARE = "0 0 99 99 re f "
+GLARING: dict[str, Callable[[], bytes]] = {
+    "a page as large as a field": lambda: pdf(
+        CATALOG, ONE_PAGE, "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9e9 9e9] >>"
+    ),
+    "a page of no size": lambda: pdf(
+        CATALOG, ONE_PAGE, "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 0 0] >>"
+    ),
+    "a page turned inside out": lambda: pdf(
+        CATALOG, ONE_PAGE, "<< /Type /Page /Parent 2 0 R /MediaBox [9 9 -9e9 nan] >>"
+    ),
+    "a page as thin as a hair": lambda: pdf(
+        CATALOG, ONE_PAGE, "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 0.001 14400] >>"
+    ),
+    "a picture of a billion pixels": lambda: page_pdf(
+        stream(zlib.compress(b"99 0 0 99 0 0 cm /X Do")),
+        resources="/XObject << /X 6 0 R >>",
+        more=(
+            stream(
+                squeezed(300_000_000),
+                more="/Subtype /Image /Width 60000 /Height 60000 /BitsPerComponent 8"
+                " /ColorSpace /DeviceRGB",
+            ),
+        ),
+    ),
+    "ten million squares": lambda: page_pdf(
+        stream(squeezed(160_000_000, 1, SQUARE.encode()))
+    ),
+    "tiles smaller than a dot": lambda: page_pdf(
+        stream(zlib.compress(b"/Pattern cs /T scn 0 0 9999 9999 re f")),
+        resources="/Pattern << /T 6 0 R >>",
+        more=(
+            stream(
+                zlib.compress(b"0 0 1 1 re f"),
+                more="/Type /Pattern /PatternType 1 /PaintType 1 /TilingType 1 /BBox [0 0 1 1]"
+                " /XStep 0.00001 /YStep 0.00001 /Resources << >>",
+            ),
+        ),
+    ),
+    "a shade that is reckoned": lambda: page_pdf(
+        stream(zlib.compress(b"/S sh")),
+        resources="/Shading << /S << /ShadingType 1 /ColorSpace /DeviceGray /Function 6 0 R >> >>",
+        more=(
+            stream(
+                zlib.compress(b"{ " + b"sin cos 2 exp " * 200_000 + b"}"),
+                more="/FunctionType 4 /Domain [0 1 0 1] /Range [0 1]",
+            ),
+        ),
+    ),
+}
+"""What takes long to draw rather than to read."""
+
+
+def _draw(line: object, content: bytes) -> None:
+    started = time.monotonic()
+    drawn = draw_first_page(content)
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    line.send((drawn is not None, time.monotonic() - started, most))
+
+
+def judge_all_drawn(folder: Path) -> int:
+    """A page that a program made is drawn; one of an enemy is drawn or not, and takes no more than it is given."""
+    made = json.loads((folder / "index.json").read_text())
+    sound = {
+        each["file"]: (folder / each["file"]).read_bytes()
+        for each in made
+        if each["file"].endswith(".pdf") and each["holds"]
+    }
+    enemies = {
+        name: make for name, (file, _, make, _) in HOSTILE.items() if file == "a.pdf"
+    } | GLARING
+    bad = 0
+    slowest = largest = 0.0
+    for name in (*sound, *enemies):
+        line, theirs = FORKS.Pipe()
+        content = sound.get(name) or enemies[name]()
+        process = FORKS.Process(target=_draw, args=(theirs, content))
+        process.start()
+        is_drawn, seconds, most = line.recv()
+        process.join()
+        slowest = max(slowest, seconds)
+        largest = max(largest, most)
+        is_wrong = (name in sound and not is_drawn) or seconds > MOST_SECONDS
+        bad += is_wrong
+        if is_wrong or name in enemies:
+            mark = "WRONG" if is_wrong else "ok   "
+            print(
+                f"{mark} {name}: drawn {is_drawn}, {seconds:.1f} s, {most:.0f} MB",
+                flush=True,
+            )
+    print(
+        f"first pages: {len(sound)} of programs and {len(enemies)} of enemies, {bad} wrong;"
+        f" at most {slowest:.1f} s and {largest:.0f} MB",
+        flush=True,
+    )
+    return bad
+
+
 # What a reader opens.
 
 TRACED = (
@@ -1022,7 +1123,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", choices=["made", "damaged", "hostile", "traced"])
+    parser.add_argument("--only", choices=["made", "drawn", "damaged", "hostile", "traced"])
     parser.add_argument(
         "--seconds", type=float, default=60, help="for damaged ones (default 60)"
     )
@@ -1030,14 +1131,15 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="where the documents are made, or were")
     options = parser.parse_args()
     bad = 0
-    if options.only in (None, "made", "damaged") and options.case is None:
+    if options.only in (None, "made", "drawn", "damaged") and options.case is None:
         with tempfile.TemporaryDirectory(prefix="deskhand-") as folder:
             place = options.keep or Path(folder)
             place.mkdir(exist_ok=True)
             bad += judge_all_made(place)
-            bad += judge_all_damaged(
-                place, options.seconds if options.only != "made" else 0
-            )
+            if options.only in (None, "drawn"):
+                bad += judge_all_drawn(place)
+            if options.only in (None, "damaged"):
+                bad += judge_all_damaged(place, options.seconds)
     if options.only in (None, "hostile"):
         bad += judge_all_hostile(options.case)
     if options.only in (None, "traced") and options.case is None and shutil.which("strace"):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import httpx2
 
 _PLACE = re.compile(
-    r"https://([a-z0-9.-]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?(/[!-~]+)", re.IGNORECASE
+    r"https://([a-z0-9.-]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?([/?][!-~]*)?", re.IGNORECASE
 )
 _INTERNET_6 = ipaddress.ip_network("2000::/3")
 _TUNNELS_6 = (ipaddress.ip_network("2001::/23"), ipaddress.ip_network("2002::/16"))
@@ -36,6 +36,13 @@ class Destination(NamedTuple):
     path: str
     address: str
     """Where the host was found."""
+
+
+def is_place(url: str) -> bool:
+    """Whether the desk could go there at all: an https address that says plainly where it leads."""
+    if not _PLACE.fullmatch(url) or "#" in url:
+        return False
+    return not {".", ".."} & set(urlsplit(url).path.split("/"))
 
 
 def is_public(address: str) -> bool:
@@ -65,12 +72,14 @@ class Reach:
     may_reach: Callable[[str], bool] = is_public
     trust: Callable[[], ssl.SSLContext] = ssl.create_default_context
     find_addresses: Callable[[str, int], Awaitable[list[str]]] = look_up
+    seconds: float = 5
+    """For each step of an answer; how long all of them may take is the caller's."""
 
     async def find(self, url: str) -> Destination:
         """Where that is. One address that is not public among several is reason enough to go to none."""
         found = _PLACE.fullmatch(url)
-        if found is None or "#" in url or {".", ".."} & set(urlsplit(url).path.split("/")):
-            raise WrongPlace("it is an https address with a path")
+        if found is None or not is_place(url):
+            raise WrongPlace("it is no plain https address")
         host = found[1].strip("[]")
         port = int(found[2] or 443)
         if not 0 < port < 65536:
@@ -78,7 +87,9 @@ class Reach:
         addresses = await self.find_addresses(host, port)
         if not addresses or not all(self.may_reach(each) for each in addresses):
             raise WrongPlace("it is not at a public address")
-        return Destination(host, port, found[3], addresses[0])
+        rest = found[3] or ""
+        path = rest if rest.startswith("/") else f"/{rest}"
+        return Destination(host, port, path, addresses[0])
 
     @asynccontextmanager
     async def ask(
@@ -94,16 +105,18 @@ class Reach:
         named = {"Host": urlsplit(url).netloc, "Accept-Encoding": "identity"} | headers
         async with (
             httpx2.AsyncClient(
-                verify=self.trust(), trust_env=False, follow_redirects=False
+                verify=self.trust(),
+                trust_env=False,
+                follow_redirects=False,
+                timeout=self.seconds,
             ) as http,
             http.stream(
                 method,
                 f"https://{address}:{place.port}{place.path}",
                 headers=named,
                 content=content,
-                extensions={
-                    "sni_hostname": place.host
-                },  # the certificate is the named host's, not the number's
+                # The certificate has to be the named host's, not the number's.
+                extensions={"sni_hostname": place.host},
             ) as answer,
         ):
             yield answer

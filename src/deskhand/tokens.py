@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from deskhand import clock
 from deskhand.errors import Exists, FieldProblem, InvalidInput, NotFound, printable
-from deskhand.store import Row, Store, Transaction
+from deskhand.store import Row, Store, Transaction, marks
 
 Area = Literal["mail", "notes", "tasks", "agents", "guard"]
 AREAS: tuple[Area, ...] = ("mail", "notes", "tasks", "agents", "guard")
@@ -175,12 +175,17 @@ def list_tokens(tx: Transaction) -> list[Token]:
     ]
 
 
+def asker_of(name: str) -> str:
+    """Who asks with this token, by a name that no client can give itself where it is another one's."""
+    return f"client {name}"
+
+
 def drop(tx: Transaction, name: str) -> bool:
     """Make a token worthless, and end what its holder had; whether it was there."""
     row = tx.one("SELECT COALESCE(asker, name) FROM tokens WHERE name = ?", name)
     if row is None:
         return False
-    _forget(tx, f"client {row[0]}")
+    _forget(tx, asker_of(row[0]))
     return tx.execute("DELETE FROM tokens WHERE name = ?", name) > 0
 
 
@@ -255,8 +260,9 @@ def issue(
         "expires": clock.to_ms(expires),
         "ends": clock.to_ms(ends),
     }
-    marks = ", ".join("?" for _ in row)
-    tx.execute(f"INSERT INTO tokens ({', '.join(row)}) VALUES ({marks})", *row.values())
+    tx.execute(
+        f"INSERT INTO tokens ({', '.join(row)}) VALUES ({marks(row)})", *row.values()
+    )
     return token
 
 

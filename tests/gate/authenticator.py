@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
-from deskhand.gate.passkeys import encode
+from deskhand.gate.webauthn import encode
 
 PERSON_VERIFIED = 0x05
 ORIGIN = "http://localhost:8642"
@@ -81,6 +81,6 @@ class Authenticator:
 
 
 def _bytes(text: str) -> bytes:
-    from deskhand.gate.passkeys import decode
+    from deskhand.gate.webauthn import decode
 
     return decode(text)

@@ -15,6 +15,7 @@ from mcp import Client, StdioServerParameters
 
 from deskhand.app import Desk
 from deskhand.config import load
+from deskhand.gate.cards import Card
 from deskhand.mail import Mailbox, Outgoing
 from deskhand.servers.email import email_server
 from deskhand.servers.gmail import gmail_server
@@ -156,3 +157,8 @@ async def said(client: Client, name: str, /, **arguments: Any) -> str:
     (content,) = result.content
     assert result.is_error == content.text.startswith(("Rejected:", "Error")), content.text
     return str(content.text)
+
+
+async def only_card(desk: Desk) -> Card:
+    ((card,), _) = await desk.waiting.cards()
+    return card

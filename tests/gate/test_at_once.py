@@ -9,9 +9,9 @@ import pytest
 
 from deskhand.errors import Changed, Denied
 from deskhand.gate import ledger, passwords
+from deskhand.gate.claims import Typed
 from deskhand.gate.folders import Folders, RequestFile
 from deskhand.gate.letters import Letter
-from deskhand.gate.proofs import Typed
 from deskhand.gate.requests import Folder, Request
 from tests.gate.pair import Pair, pair
 from tests.gate.site import HELLO, Interrupted, Site
@@ -151,6 +151,27 @@ async def test_a_no_that_comes_while_an_edited_file_is_read_stays_a_no(site: Sit
         row = await asked(two)
         file = site.approve()
         file.write_text(file.read_text().replace("at ten", "at nine"))
+        away = elsewhere(site)
+        two.between.before.append(
+            partial(away.answers.reject, row.id, row.digest, "no", "person")
+        )
+        found = await two.ours.gate.find(row.id)
+        assert (found.state, found.revision) == ("rejected", 1)
+        away.close()
+
+
+@requirement("gate:rejected")
+async def test_a_no_that_comes_while_a_file_in_done_is_wondered_at_stays_a_no(
+    site: Site,
+) -> None:
+    async with pair(site) as two:
+        row = await asked(two)
+        left = (
+            site.pending().read_text().replace("status: pending_approval", "status: done")
+        )
+        done = site.home.vault / "Done"
+        done.mkdir(exist_ok=True)
+        (done / row.file).write_text(left)
         away = elsewhere(site)
         two.between.before.append(
             partial(away.answers.reject, row.id, row.digest, "no", "person")

@@ -3,7 +3,6 @@
 import os
 import socket
 import unicodedata
-from collections.abc import AsyncIterator
 from contextlib import chdir
 from datetime import timedelta
 from email.message import EmailMessage
@@ -19,7 +18,7 @@ from deskhand.gate import enclosures
 from deskhand.gate.cards import Card
 from deskhand.mail import mime
 from deskhand.servers.desk import desk_server
-from tests.gate.site import HELLO, Site, read
+from tests.gate.site import HELLO, Site, only_card, read
 from tests.mail.letters import letter
 from tests.requirements import requirement
 
@@ -35,28 +34,9 @@ NAMES = (
 )
 
 
-@pytest.fixture
-async def desk(site: Site) -> AsyncIterator[Desk]:
-    made = site.desk()
-    yield made
-    await made.close_mailbox()
-    made.close()
-
-
-@pytest.fixture
-async def client(desk: Desk) -> AsyncIterator[Client]:
-    async with Client(desk_server(desk), mode="2026-07-28") as client:
-        yield client
-
-
 async def call(client: Client, tool: str = "send_email", /, **arguments: Any) -> str:
     result = await client.call_tool(tool, arguments)
     return str(result.content[0].text)
-
-
-async def only_card(desk: Desk) -> Card:
-    ((card,), _) = await desk.waiting.cards()
-    return card
 
 
 async def say_yes(desk: Desk) -> Card:
@@ -350,9 +330,9 @@ async def test_bytes_are_kept_as_long_as_somebody_may_send_them(
 ) -> None:
     kept = put(site, "Files/kept.txt", b"kept")
     await call(client, **HELLO, attachments=[kept])
-    await desk.gate.keep([b"of nobody"])
+    await desk.gate.keep_attachments([b"of nobody"])
     site.clock.pass_by(days=2)
-    await desk.gate.keep([])
+    await desk.gate.keep_attachments([])
     rows = desk.store.write_sync(lambda tx: tx.all("SELECT content FROM enclosures"))
     desk.store.write_sync(lambda tx: tx.execute("DELETE FROM enclosures"))
     await say_yes(desk)

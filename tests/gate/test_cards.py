@@ -28,7 +28,7 @@ from deskhand.errors import (
     SendFailed,
     Unavailable,
 )
-from deskhand.gate import LEASE, Gate, ledger, sends
+from deskhand.gate import LEASE, Gate, ledger
 from deskhand.gate.actions import SendEmail
 from deskhand.gate.cards import Card
 from deskhand.gate.letters import Letter
@@ -242,7 +242,7 @@ async def claimed(desk: Desk, request_id: str) -> Request:
     """A process has ended the hold, claimed the request, and died."""
     approved = await desk.gate.end_hold(await desk.gate.find(request_id))
     found = await desk.store.write(
-        lambda tx: sends.claim(tx, approved, now=desk.now(), lease=LEASE)
+        lambda tx: ledger.claim(tx, approved, now=desk.now(), lease=LEASE)
     )
     assert isinstance(found, Request)
     return found

@@ -11,10 +11,11 @@ from mcp import Client
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.errors import InvalidInput, ProviderDown
-from deskhand.gate import Failed, Released, ledger
-from deskhand.gate.actions import ListedMail, MailChange, SendEmail
+from deskhand.gate import Failed, Released, lists
+from deskhand.gate.actions import SendEmail
 from deskhand.gate.cards import Card
 from deskhand.gate.letters import Letter
+from deskhand.gate.mailchange import ListedMail, MailChange
 from deskhand.gate.risk import assess_change
 from deskhand.mail import Mailbox
 from deskhand.mail.local import Incoming, LocalMailbox
@@ -47,12 +48,6 @@ async def desk(furnished: Home, clock: Clock) -> AsyncIterator[Desk]:
     yield made
     await made.close_mailbox()
     made.close()
-
-
-@pytest.fixture
-async def client(desk: Desk) -> AsyncIterator[Client]:
-    async with Client(desk_server(desk), mode="2026-07-28") as client:
-        yield client
 
 
 @requirement("mail:bulk-waits")
@@ -332,7 +327,7 @@ async def test_who_lost_the_lease_before_the_point_of_no_return_sends_nothing(
 
     assert isinstance(outcome, Failed)
     assert await whole.search("in:sent", 5) == []
-    assert (await desk.store.read(ledger.count_states)) == {"sending": 1}
+    assert (await desk.store.read(lists.count_states)) == {"sending": 1}
 
 
 TWO = """

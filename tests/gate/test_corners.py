@@ -1,7 +1,6 @@
 """Corners that only odd days reach: no vault, a sender without an address, files whose request is over."""
 
 import shutil
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -12,7 +11,7 @@ from mcp import Client
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.errors import Changed, InvalidInput, OutcomeUnknown
-from deskhand.gate import Failed, NotApproved, Released, ledger, waiting
+from deskhand.gate import Failed, NotApproved, Released, ledger, lists, waiting
 from deskhand.gate.actions import Mail, SendEmail
 from deskhand.gate.completing import own_address
 from deskhand.gate.differences import MOST_COMPARED, describe_difference
@@ -27,14 +26,6 @@ from tests.mail.letters import letter
 from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def desk(site: Site) -> AsyncIterator[Desk]:
-    made = site.desk()
-    yield made
-    await made.close_mailbox()
-    made.close()
 
 
 async def ask(desk: Desk, client: str | None = None, **changes: str) -> Request:
@@ -116,10 +107,10 @@ async def test_what_the_page_and_doctor_ask_of_the_ledger(site: Site, desk: Desk
     request = await ask(desk, reply_to_message_id=original.id)
     began = site.clock()
     site.clock.pass_by(minutes=5)
-    assert await desk.store.read(ledger.answering, original.id) == [request.id]
-    assert await desk.store.read(ledger.count_unfinished, site.clock()) == (0, 0)
+    assert await desk.store.read(lists.answering, original.id) == [request.id]
+    assert await desk.store.read(lists.count_unfinished, site.clock()) == (0, 0)
     await desk.answers.reject(request.id, request.digest, None, "person")
-    assert await desk.store.read(ledger.waits_of, began, 10) == [timedelta(minutes=5)]
+    assert await desk.store.read(lists.waits_of, began, 10) == [timedelta(minutes=5)]
 
 
 @requirement("gate:named")
@@ -486,12 +477,12 @@ async def test_a_draft_that_was_said_no_to_says_so_in_its_file(
     )
     same = {"asked": mail.digest, "proposed": mail, "action": mail, "digest": mail.digest}
     request = await draft(site, desk, mail="m1", **same)
-    assert await desk.store.read(ledger.find_answered, "q@example.org") == "m1"
+    assert await desk.store.read(lists.find_answered, "q@example.org") == "m1"
     await desk.answers.reject(request.id, request.digest, reason, "person")
     (file,) = site.files("Rejected")
     marks = frontmatter.parse(file.read_text()).frontmatter
     assert (marks["status"], marks.get("rejected_reason")) == ("rejected", reason)
-    assert [each.id for each in await desk.store.read(ledger.find_refused, "m1")] == [
+    assert [each.id for each in await desk.store.read(lists.find_refused, "m1")] == [
         request.id
     ]
 

@@ -8,7 +8,8 @@ from mcp import Client
 
 from deskhand.errors import InvalidInput
 from deskhand.gate.letters import Letter
-from deskhand.gate.risk import Facts, assess
+from deskhand.gate.oddities import Facts
+from deskhand.gate.risk import assess
 from deskhand.mail.rendering import LONGEST, render_html
 from deskhand.servers.desk import desk_server
 from deskhand.web.site import site as web_site

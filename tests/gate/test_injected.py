@@ -8,8 +8,9 @@ from mcp import Client
 
 from deskhand.gate.permissions import Terms
 from deskhand.servers.desk import desk_server
+from tests.gate.safe_desk import RIGHT
 from tests.gate.site import HELLO
-from tests.gate.test_permissions import RIGHT, Permitted, opened
+from tests.gate.test_permissions import Permitted, opened
 from tests.home import Home
 from tests.requirements import requirement
 

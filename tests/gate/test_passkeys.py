@@ -13,20 +13,22 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
 
 from deskhand import audit
 from deskhand.errors import Denied, InvalidInput, NotFound
-from deskhand.gate import passkeys, passwords
+from deskhand.gate import passkeys, passwords, webauthn
 from deskhand.gate.cards import Card
+from deskhand.gate.claims import Signed, Typed
 from deskhand.gate.forgery import Forged, Genuine, check_answers
 from deskhand.gate.letters import Letter
 from deskhand.gate.outcomes import NotApproved
-from deskhand.gate.passkeys import ENROL, Assertion, KeptAssertion, NewKey, Said
 from deskhand.gate.permissions import Terms
-from deskhand.gate.proofs import Proven, Signed, Typed
+from deskhand.gate.proofs import Proven
 from deskhand.gate.question import Question
 from deskhand.gate.rows import WrittenAnswer
+from deskhand.gate.webauthn import ENROL, Assertion, KeptAssertion, NewKey, Said
 from deskhand.store import Transaction
 from tests.gate.authenticator import ORIGIN, Authenticator, PrivateKey
+from tests.gate.safe_desk import PASSWORD
 from tests.gate.site import HELLO
-from tests.gate.test_proofs import PASSWORD, Safe, opened
+from tests.gate.test_proofs import Safe, opened
 from tests.home import Home
 from tests.requirements import requirement
 
@@ -48,7 +50,7 @@ class Signer:
     async def enrol(self, name: str = "my phone", **changes: Any) -> None:
         nonce = self.nonce()
         given = NewKey(**self.device.make(nonce, ENROL.challenge(nonce), **changes))
-        key = passkeys.read_new_key(given, ORIGIN, name, self.desk.now())
+        key = webauthn.read_new_key(given, ORIGIN, name, self.desk.now())
         await self.desk.store.write(
             passkeys.add, self.desk.policy.seal, key, SESSION, nonce, self.desk.now()
         )
@@ -145,7 +147,7 @@ async def test_each_answer_is_signed_stored_and_found_again(signer: Signer) -> N
     for facts in proofs:
         assert facts["proof"] == {
             "kind": "passkey",
-            "credential": passkeys.encode(signer.device.id),
+            "credential": webauthn.encode(signer.device.id),
             "digest": facts["digest"],
         }
 
@@ -254,7 +256,7 @@ async def test_what_does_not_count_is_refused_and_nothing_is_sent(signer: Signer
         ),
         "for another request": signer.sign("approved", other),
         "for another answer": signer.sign("rejected", card),
-        "for signing in": signer.signed(passkeys.SIGN_IN, nonce),
+        "for signing in": signer.signed(webauthn.SIGN_IN, nonce),
         "another port": signer.sign("approved", card, origin="http://localhost:8643"),
         "another origin": signer.sign("approved", card, origin="https://localhost:8642"),
         "in a frame": signer.sign("approved", card, crossOrigin=True),
@@ -267,7 +269,7 @@ async def test_what_does_not_count_is_refused_and_nothing_is_sent(signer: Signer
             broken.assertion.model_copy(update={"client_data": "!"}), ORIGIN, SESSION
         ),
         "no object": Signed(
-            broken.assertion.model_copy(update={"client_data": passkeys.encode(b"[1]")}),
+            broken.assertion.model_copy(update={"client_data": webauthn.encode(b"[1]")}),
             ORIGIN,
             SESSION,
         ),
@@ -350,11 +352,11 @@ async def test_a_key_that_is_none_is_not_enrolled(signer: Signer) -> None:
     form = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     signer.device = Authenticator()
     with pytest.raises(Denied, match="kind of key"):
-        await signer.enrol("x", public_key=passkeys.encode(unknown.public_bytes(*form)))
+        await signer.enrol("x", public_key=webauthn.encode(unknown.public_bytes(*form)))
     with pytest.raises(Denied, match="cannot be read"):
-        await signer.enrol("x", public_key=passkeys.encode(b"no key"))
+        await signer.enrol("x", public_key=webauthn.encode(b"no key"))
     with pytest.raises(Denied, match="another key"):
-        await signer.enrol("x", id=passkeys.encode(b"another"))
+        await signer.enrol("x", id=webauthn.encode(b"another"))
     for name in ("", "a" * 61, "two\nlines"):
         with pytest.raises(InvalidInput, match="needs a name"):
             await signer.enrol(name)
@@ -497,7 +499,7 @@ async def test_a_row_made_from_another_answers_parts_counts_for_nothing(
         "another text": mine._replace(digest=second.digest),
         "another answer": mine._replace(word="undone"),
         "not one of this desk": mine._replace(
-            assertion=(assertion or "").replace(passkeys.encode(signer.device.id), "x")
+            assertion=(assertion or "").replace(webauthn.encode(signer.device.id), "x")
         ),
         "something else": mine._replace(
             assertion=(assertion or "").replace('"nonce":"1', '"nonce":"2')

@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import AbstractAsyncContextManager, closing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from tempfile import TemporaryDirectory
@@ -11,55 +10,40 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mcp import Client
 
-from deskhand.app import Desk
 from deskhand.clock import iso, natural
-from deskhand.config import load
 from deskhand.errors import Denied, InvalidInput, NotFound
 from deskhand.foreign.arguments import canonical
-from deskhand.gate import passwords, permissions
-from deskhand.gate.actions import ListedMail, Mail, UpdateEmails
+from deskhand.gate import permissions
+from deskhand.gate.actions import Mail
 from deskhand.gate.asking import open_request
 from deskhand.gate.cards import Card, card_of
+from deskhand.gate.claims import Typed
+from deskhand.gate.mailchange import ListedMail, UpdateEmails
 from deskhand.gate.permissions import Permission, Terms
-from deskhand.gate.proofs import Typed
 from deskhand.gate.recipients import Recipient
 from deskhand.gate.risk import Risk
 from deskhand.gate.toolcall import ToolCall, Workplace
-from deskhand.orchestrator.loop import Orchestrator
-from deskhand.servers.email import email_server
 from deskhand.store import open_store
 from deskhand.web.site import site as web_site
-from tests.gate.site import HELLO, Clock, said
+from tests.gate.safe_desk import RIGHT, SafeDesk, open_safe
+from tests.gate.site import Clock
 from tests.home import Home
 from tests.requirements import requirement
 from tests.web.person import served, signed_in
 
 pytestmark = pytest.mark.anyio
 
-PASSWORD = "a password for tests"
-RIGHT = Typed(PASSWORD, "here")
 
-
-class Permitted:
-    """A desk whose person has written to Ann, and an assistant at its Email server."""
-
-    def __init__(self, home: Home, desk: Desk, client: Client, clock: Clock) -> None:
-        self.home = home
-        self.desk = desk
-        self.client = client
-        self.clock = clock
-
-    async def ask(self, **mail: str) -> str:
-        return await said(self.client, "send_email", **HELLO | mail)
+class Permitted(SafeDesk):
+    """Its person has written to Ann."""
 
     async def waiting(self) -> list[Card]:
         return (await self.desk.waiting.cards())[0]
 
     async def approve(self, **mail: str) -> Card:
         """One mail that the person has approved and that has left."""
-        assert (await self.ask(**mail)).startswith("Rejected:")
+        assert (await self.send(**mail)).startswith("Rejected:")
         (card,) = await self.waiting()
         await self.desk.answers.approve(card.id, card.digest, "person", RIGHT)
         await self.settle()
@@ -69,29 +53,10 @@ class Permitted:
         terms = Terms(per_day, self.clock() + timedelta(days=days))
         return await self.desk.answers.permit(card.id, card.digest, terms, "person", RIGHT)
 
-    async def settle(self) -> int:
-        """Let the hold end and everything leave that may; how many mails left so far."""
-        self.clock.pass_by(seconds=20)
-        orchestrator = Orchestrator(self.desk)
-        try:
-            await orchestrator.once()
-        finally:
-            await orchestrator.close()
-        return len(await self.desk.mailbox.search("in:sent", 200))
 
-
-@asynccontextmanager
-async def opened(home: Home, **variables: str) -> AsyncIterator[Permitted]:
-    clock = Clock()
-    wanted = {"DESKHAND_ADDRESS": "me@example.org", "DESKHAND_PROOF": "passkey"} | variables
-    desk = Desk(load(home.environment | wanted).settings, clock)
-    try:
-        await desk.store.write(passwords.keep, passwords.hash_password(PASSWORD))
-        async with Client(email_server(desk), mode="2026-07-28") as client:
-            yield Permitted(home, desk, client, clock)
-    finally:
-        await desk.close_mailbox()
-        desk.close()
+def opened(home: Home, **variables: str) -> AbstractAsyncContextManager[Permitted]:
+    wanted = {"DESKHAND_ADDRESS": "me@example.org"} | variables
+    return open_safe(Permitted, home, **wanted)
 
 
 @requirement("permission:narrow")
@@ -100,7 +65,7 @@ async def test_what_a_permission_covers_rests_and_leaves_without_a_question(
 ) -> None:
     async with opened(home) as place:
         made = await place.permit(await place.approve())
-        told = await place.ask(body="Dear Ann,\n\nmake it eleven.\n")
+        told = await place.send(body="Dear Ann,\n\nmake it eleven.\n")
         assert told.startswith("Rejected: Not sent yet. It leaves at ")
         assert "under a permission of the person" in told
         (card,) = await place.waiting()
@@ -132,7 +97,7 @@ async def test_what_a_permission_covers_rests_and_leaves_without_a_question(
 async def test_what_differs_waits(home: Home, other: dict[str, str]) -> None:
     async with opened(home) as place:
         await place.permit(await place.approve())
-        assert "waits in" in await place.ask(**other)
+        assert "waits in" in await place.send(**other)
         assert [card.state for card in await place.waiting()] == ["waiting"]
         assert await place.settle() == 1
 
@@ -143,13 +108,13 @@ async def test_so_many_a_day_and_no_more(home: Home) -> None:
         await place.permit(await place.approve(), per_day=2)
         states: list[str] = []
         for number in range(3):
-            await place.ask(body=f"number {number}\n")
+            await place.send(body=f"number {number}\n")
         states = sorted(card.state for card in await place.waiting())
         assert states == ["held", "held", "waiting"]
         place.clock.pass_by(days=-3)  # a clock that is set back brings no new day
-        assert "waits in" in await place.ask(body="yesterday\n")
+        assert "waits in" in await place.send(body="yesterday\n")
         place.clock.pass_by(days=4, hours=1)
-        assert "under a permission" in await place.ask(body="tomorrow\n")
+        assert "under a permission" in await place.send(body="tomorrow\n")
 
 
 @requirement("permission:counted")
@@ -157,9 +122,9 @@ async def test_its_end_stays_its_end_when_the_clock_goes_back(home: Home) -> Non
     async with opened(home) as place:
         made = await place.permit(await place.approve(), days=2)
         place.clock.pass_by(days=2)
-        assert "waits in" in await place.ask(body="late\n")
+        assert "waits in" in await place.send(body="late\n")
         place.clock.pass_by(days=-1)
-        assert "waits in" in await place.ask(body="later still\n")
+        assert "waits in" in await place.send(body="later still\n")
         found = await place.desk.permitting.find(made.id)
         assert found.permission.closed_by == "its end"
         assert not found.counts
@@ -173,7 +138,7 @@ async def test_two_processes_count_one_permission(home: Home, url: str) -> None:
     ):
         await one.permit(await one.approve(), per_day=3)
         asked = [
-            place.ask(body=f"{number}\n") for number in range(4) for place in (one, other)
+            place.send(body=f"{number}\n") for number in range(4) for place in (one, other)
         ]
         answers = await asyncio.gather(*asked)
         assert sum("under a permission" in each for each in answers) == 3
@@ -181,7 +146,7 @@ async def test_two_processes_count_one_permission(home: Home, url: str) -> None:
             "waiting"
         ]
     async with opened(home, DESKHAND_DATABASE_URL=url) as later:
-        assert "waits in" in await later.ask(body="after a restart\n")
+        assert "waits in" in await later.send(body="after a restart\n")
 
 
 @requirement("permission:counted")
@@ -225,25 +190,25 @@ async def test_one_switch_turns_all_off_at_once_and_only_the_person_turns_them_o
 ) -> None:
     async with opened(home) as place:
         await place.permit(await place.approve())
-        await place.ask(body="under way\n")
+        await place.send(body="under way\n")
         await place.desk.permitting.turn("person", on=False)
         assert await place.settle() == 1  # what rests does not leave either
-        assert "waits in" in await place.ask(body="another\n")
+        assert "waits in" in await place.send(body="another\n")
         with pytest.raises(Denied):
             await place.desk.answers.permit_again("person", "terminal")
         await place.desk.answers.permit_again("person", RIGHT)
-        assert "under a permission" in await place.ask(body="once more\n")
+        assert "under a permission" in await place.send(body="once more\n")
 
 
 @requirement("permission:switch")
 async def test_a_revoked_one_lets_nothing_through(home: Home) -> None:
     async with opened(home) as place:
         made = await place.permit(await place.approve())
-        await place.ask(body="under way\n")
+        await place.send(body="under way\n")
         await place.desk.permitting.revoke(made.id, "person")
         await place.desk.permitting.revoke(made.id, "person")
         assert await place.settle() == 1
-        assert "waits in" in await place.ask(body="another\n")
+        assert "waits in" in await place.send(body="another\n")
         with pytest.raises(NotFound):
             await place.desk.permitting.revoke("0000", "person")
 
@@ -277,9 +242,9 @@ async def test_one_that_was_changed_in_the_database_counts_no_more(
 ) -> None:
     async with opened(home) as place:
         await place.permit(await place.approve())
-        await place.ask(body="under way\n")
+        await place.send(body="under way\n")
         await place.desk.store.write(lambda tx: tx.execute(change))
-        assert "waits in" in await place.ask(body="another\n")
+        assert "waits in" in await place.send(body="another\n")
         assert await place.settle() == 1
 
 
@@ -287,7 +252,7 @@ async def test_one_that_was_changed_in_the_database_counts_no_more(
 async def test_a_permitted_yes_that_names_another_text_sends_nothing(home: Home) -> None:
     async with opened(home) as place:
         await place.permit(await place.approve())
-        await place.ask(body="under way\n")
+        await place.send(body="under way\n")
         change = "UPDATE answers SET digest = '00' WHERE proof = 'permission'"
         await place.desk.store.write(lambda tx: tx.execute(change))
         assert await place.settle() == 1
@@ -296,7 +261,7 @@ async def test_a_permitted_yes_that_names_another_text_sends_nothing(home: Home)
 @requirement("permission:proof")
 async def test_a_row_that_says_it_was_permitted_sends_nothing(home: Home) -> None:
     async with opened(home) as place:
-        await place.ask()
+        await place.send()
         await place.desk.store.write(
             lambda tx: tx.execute(
                 "UPDATE requests SET state = 'approved', proof = 'permission', due = 0"
@@ -308,7 +273,7 @@ async def test_a_row_that_says_it_was_permitted_sends_nothing(home: Home) -> Non
 @requirement("permission:narrow")
 async def test_what_is_asked_each_time(home: Home) -> None:
     async with opened(home) as place:
-        await place.ask()
+        await place.send()
         (new,) = await place.waiting()
         with pytest.raises(Denied, match="have not said yes"):
             await place.permit(new)
@@ -335,7 +300,7 @@ async def test_what_is_asked_each_time(home: Home) -> None:
 async def test_what_the_person_answered_meanwhile_is_not_let_through(home: Home) -> None:
     async with opened(home) as place:
         card = await place.approve()
-        await place.ask(body="first\n")
+        await place.send(body="first\n")
         (waiting,) = await place.waiting()
         stale = await place.desk.waiting.find(waiting.id)
         await place.permit(card)
@@ -374,7 +339,7 @@ async def test_what_the_card_did_not_name_was_not_seen(
 ) -> None:
     async with opened(home) as place:
         await place.permit(await place.approve(body=f"{seen}\n"))
-        assert "waits in" in await place.ask(body=f"{seen.rpartition(' ')[0]} {other}\n")
+        assert "waits in" in await place.send(body=f"{seen.rpartition(' ')[0]} {other}\n")
 
 
 @requirement("permission:proof")
@@ -408,7 +373,7 @@ async def suggested(place: Permitted, card: Card) -> list[Card]:
 async def test_without_a_hold_it_leaves_at_once(home: Home) -> None:
     async with opened(home, DESKHAND_HOLD_SECONDS="0") as place:
         await place.permit(await place.approve())
-        assert (await place.ask(body="at once\n")).startswith("Email sent successfully")
+        assert (await place.send(body="at once\n")).startswith("Email sent successfully")
 
 
 @requirement("permission:switch")
@@ -438,7 +403,7 @@ async def test_the_page_makes_lists_and_ends_them(home: Home) -> None:
                 "location"
             ] == "/permissions?done=made"
             (standing,) = await place.desk.permitting.list_all()
-            await place.ask(body="under it\n")
+            await place.send(body="under it\n")
             (held,) = await place.waiting()
             assert "your permission" in (await person.reads(f"/approvals/{held.id}")).text
             text = (await person.reads("/permissions")).text

@@ -1,11 +1,10 @@
 """Which proof counts: where a desk asks for a password, nothing less is an answer, by whichever door it comes."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
-from mcp import Client
 
 from deskhand.app import Desk
 from deskhand.config import load
@@ -13,38 +12,24 @@ from deskhand.errors import Changed, Denied, InvalidInput, RateLimited
 from deskhand.gate import ledger, passwords
 from deskhand.gate.actions import Action
 from deskhand.gate.cards import Card
+from deskhand.gate.claims import Typed
 from deskhand.gate.letters import Letter
-from deskhand.gate.proofs import Typed
 from deskhand.gate.requests import Request
-from deskhand.orchestrator.loop import Orchestrator
-from deskhand.servers.email import email_server
 from deskhand.store import Transaction
 from deskhand.web.site import site as web_site
-from tests.gate.site import HELLO, Clock, said
+from tests.gate.safe_desk import PASSWORD, RIGHT, SafeDesk, open_safe
+from tests.gate.site import HELLO, said
 from tests.home import Home
 from tests.requirements import requirement
 from tests.web.person import served, signed_in
 
 pytestmark = pytest.mark.anyio
 
-PASSWORD = "a password for tests"
-RIGHT = Typed(PASSWORD, "here")
 
-
-class Safe:
-    """A desk that asks for a password with each answer, and an assistant at its Email server."""
-
-    def __init__(self, home: Home, desk: Desk, client: Client, clock: Clock) -> None:
-        self.home = home
-        self.desk = desk
-        self.client = client
-        self.clock = clock
-
+class Safe(SafeDesk):
     async def ask(self, **mail: str) -> Card:
         before = {card.id for card in (await self.desk.waiting.cards())[0]}
-        assert (await said(self.client, "send_email", **HELLO | mail)).startswith(
-            "Rejected:"
-        )
+        assert (await self.send(**mail)).startswith("Rejected:")
         (card,) = [
             card for card in (await self.desk.waiting.cards())[0] if card.id not in before
         ]
@@ -52,16 +37,6 @@ class Safe:
 
     async def card(self, card: Card) -> Card:
         return await self.desk.waiting.card(card.id)
-
-    async def settle(self) -> int:
-        """Let the hold end and everything leave that may; how many mails left so far."""
-        self.clock.pass_by(seconds=20)
-        orchestrator = Orchestrator(self.desk)
-        try:
-            await orchestrator.once()
-        finally:
-            await orchestrator.close()
-        return len(await self.desk.mailbox.search("in:sent", 200))
 
     async def answers(self) -> list[tuple[str, str]]:
         sql = "SELECT word, proof FROM answers ORDER BY number"
@@ -75,18 +50,8 @@ class Safe:
         return file.rename(self.home.vault / to / file.name)
 
 
-@asynccontextmanager
-async def opened(home: Home, **variables: str) -> AsyncIterator[Safe]:
-    clock = Clock()
-    wanted = {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_PROOF": "passkey"} | variables
-    desk = Desk(load(home.environment | wanted).settings, clock)
-    try:
-        await desk.store.write(passwords.keep, passwords.hash_password(PASSWORD))
-        async with Client(email_server(desk), mode="2026-07-28") as client:
-            yield Safe(home, desk, client, clock)
-    finally:
-        await desk.close_mailbox()
-        desk.close()
+def opened(home: Home, **variables: str) -> AbstractAsyncContextManager[Safe]:
+    return open_safe(Safe, home, **variables)
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from deskhand.gate.question import Question
 from deskhand.mail import NotSent
 from deskhand.servers.desk import desk_server
 from deskhand.web.site import site as web_site
-from tests.gate.test_permissions import RIGHT, Permitted, opened
+from tests.gate.safe_desk import RIGHT
+from tests.gate.test_permissions import Permitted, opened
 from tests.home import Home
 from tests.requirements import requirement
 from tests.web.person import served, signed_in

@@ -1,7 +1,6 @@
 """Everybody a mail goes to: in the digest, before the person's eyes, and on the wire."""
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,12 +11,10 @@ from deskhand.app import Desk
 from deskhand.errors import InvalidInput
 from deskhand.gate import ledger
 from deskhand.gate.actions import Mail, SendEmail, read_action
-from deskhand.gate.cards import Card
 from deskhand.gate.letters import Letter
 from deskhand.orchestrator import replies
 from deskhand.orchestrator.mcp_client import MCPClient
-from deskhand.servers.desk import desk_server
-from tests.gate.site import HELLO, Site, read
+from tests.gate.site import HELLO, Site, only_card, read
 from tests.gate.waiting import drafted
 from tests.mail.letters import letter
 from tests.requirements import requirement
@@ -32,28 +29,9 @@ SEVERAL = HELLO | {
 EVERYBODY = ["ann@example.org", "bob@example.org", "cy@example.com", "dee@example.net"]
 
 
-@pytest.fixture
-async def desk(site: Site) -> AsyncIterator[Desk]:
-    made = site.desk()
-    yield made
-    await made.close_mailbox()
-    made.close()
-
-
-@pytest.fixture
-async def client(desk: Desk) -> AsyncIterator[Client]:
-    async with Client(desk_server(desk), mode="2026-07-28") as client:
-        yield client
-
-
 async def call(client: Client, **arguments: Any) -> str:
     result = await client.call_tool("send_email", arguments)
     return str(result.content[0].text)
-
-
-async def only_card(desk: Desk) -> Card:
-    ((card,), _) = await desk.waiting.cards()
-    return card
 
 
 async def test_one_yes_sends_one_mail_to_all_of_them(

@@ -10,8 +10,9 @@ import pytest
 from deskhand.gate.actions import Mail
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.links import linked_hosts
+from deskhand.gate.oddities import LONG, Facts
 from deskhand.gate.rate import Allow, Limits, Wait, judge
-from deskhand.gate.risk import LONG, Facts, assess, assess_text
+from deskhand.gate.risk import assess, assess_text
 from tests.requirements import requirement
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)

@@ -1,6 +1,5 @@
 """A mail with a time of its own: approved now, gone then, and called back until then."""
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -14,25 +13,10 @@ from deskhand.errors import Denied
 from deskhand.gate import ledger
 from deskhand.gate.cards import Card
 from deskhand.gate.letters import Letter
-from deskhand.servers.desk import desk_server
 from tests.gate.site import HELLO, Site
 from tests.requirements import requirement
 
 pytestmark = [pytest.mark.anyio, requirement("gate:send-later")]
-
-
-@pytest.fixture
-async def desk(site: Site) -> AsyncIterator[Desk]:
-    made = site.desk()
-    yield made
-    await made.close_mailbox()
-    made.close()
-
-
-@pytest.fixture
-async def client(desk: Desk) -> AsyncIterator[Client]:
-    async with Client(desk_server(desk), mode="2026-07-28") as client:
-        yield client
 
 
 async def call(client: Client, **arguments: Any) -> str:

@@ -9,8 +9,9 @@ import pytest
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.gate import sends
-from deskhand.gate.actions import ListedMail, Mail, MailChange
-from deskhand.gate.signatures import sign
+from deskhand.gate.actions import Mail
+from deskhand.gate.completing import sign
+from deskhand.gate.mailchange import ListedMail, MailChange
 from deskhand.store import Transaction
 from tests.home import Home
 from tests.requirements import requirement

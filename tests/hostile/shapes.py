@@ -16,7 +16,7 @@ from deskhand import audit, unseen
 from deskhand.agents import lines
 from deskhand.cli.command import plain
 from deskhand.errors import DeskError
-from deskhand.gate import files, risk
+from deskhand.gate import files, oddities, risk
 from deskhand.gate.actions import Mail
 from deskhand.gate.differences import describe_difference
 from deskhand.mail import addresses, importing, mime, query
@@ -270,7 +270,7 @@ def _mbox(text: str) -> object:
 
 def _risk(text: str) -> object:
     return risk.assess(
-        risk.Facts("ann@example.org", ("bob@example.net",), text[:900], text)
+        oddities.Facts("ann@example.org", ("bob@example.net",), text[:900], text)
     )
 
 

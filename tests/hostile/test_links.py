@@ -2,7 +2,8 @@
 
 import pytest
 
-from deskhand.gate.risk import Facts, assess
+from deskhand.gate.oddities import Facts
+from deskhand.gate.risk import assess
 from deskhand.mail import mime, weblinks
 from tests.hostile.spellings import SPELLINGS
 from tests.requirements import requirement

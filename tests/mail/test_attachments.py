@@ -274,8 +274,11 @@ def test_a_pdf_reads() -> None:
         (packed({WORD: "<a><b></a>"}), "is no XML"),
         (packed({"a.txt": "x"}), "an archive of 1 files"),
         (b"PK\3\4junk", "cannot be unpacked"),
-        (documents._OLD_OFFICE + b"\0" * 600, "before 2007"),
-        (documents._OLD_OFFICE + documents._ENCRYPTED, "encrypted with a password"),
+        (documents._OLD_OFFICE + b"\0" * 600, "is damaged"),
+        (
+            documents._OLD_OFFICE + "EncryptedPackage".encode("utf-16-le"),
+            "encrypted with a password",
+        ),
         (
             packed({WORD: PARAGRAPHS}).replace(
                 b"\x14\x00\x00\x00\x08", b"\x14\x00\x01\x00\x08"
@@ -320,7 +323,6 @@ def test_a_pdf_reads() -> None:
             packed({"xl/workbook.xml": "<w/>", "xl/sharedStrings.xml": "<a>" * 500_000}),
             "unpacks to more than",
         ),
-        (b"{\\rtf1 words}", "rich text"),
         (packed({WORD: b"<?xml version='1.0' encoding='x-none'?><a/>"}), "is no XML"),
         (packed({WORD: b"<?xml version='1.0' encoding='idna'?><a/>"}), "is no XML"),
     ],
@@ -328,6 +330,7 @@ def test_a_pdf_reads() -> None:
 def test_a_hostile_document_gets_a_clear_answer(
     content: bytes, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("xlrd")
     monkeypatch.setattr(archive, "MOST_UNPACKED", 1_000_000)
 
     with pytest.raises(archive.NoText, match=said):

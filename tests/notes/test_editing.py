@@ -84,6 +84,35 @@ def delete(**place: Any) -> dict[str, Any]:
 
 @requirement("notes:edits")
 @pytest.mark.parametrize(
+    ("note", "added", "made"),
+    [
+        ("# A\none\n# B\n", "---\nmore", "# A\none\n\n---\nmore\n# B\n"),
+        ("# A\r\none\r\n# B\r\n", "===", "# A\r\none\r\n\r\n===\r\n# B\r\n"),
+        ("# A\n> [!note]\n> x\n", "more", "# A\n> [!note]\n> x\n\nmore\n"),
+        ("# A\n> x\n# B\n", "> y", "# A\n> x\n> y\n# B\n"),
+        ("# A\n# B\n", "<div>", "# A\n<div>\n\n# B\n"),
+        ("# A\n\n# B\n", "<div>", "# A\n<div>\n\n# B\n"),
+        ("# A\n# B\n", "```\n# x\n```", "# A\n```\n# x\n```\n# B\n"),
+        ("# A\n", "```\nopen", "# A\n```\nopen\n"),
+        ("# A\n# B\n", "~~~\n```", None),
+        ("# A\n\n# B\n\n%% x %%\n", "%%\nopen", None),
+        ("# A\nB\n===\n", "$$\nopen", None),
+        ("# A\n## B\n", "<!-- open", None),
+    ],
+)
+def test_the_lines_around_an_inserted_text_stay_what_they_are(
+    note: str, added: str, made: str | None
+) -> None:
+    if made is None:
+        with pytest.raises(DeskError, match="does not close it"):
+            edited(note, insert(added, heading="A"))
+        return
+    assert edited(note, insert(added, heading="A")) == made
+    assert editing.append(note, added, "A", create=False).text == made
+
+
+@requirement("notes:edits")
+@pytest.mark.parametrize(
     ("edit", "old", "new"),
     [
         (insert("- three", heading="Log"), "- two\n", "- two\n- three\n"),
@@ -207,6 +236,15 @@ def test_corners_of_places() -> None:
     assert (
         edited("---\n{a: 1}\n---\n", {"key": "a", "do": "replace", "value": 1})
         == "---\n{a: 1}\n---\n"
+    )
+    with pytest.raises(DeskError, match="does not close it"):
+        edited("p ^b\n\n# A\n", replace("```\nopen", block="b"))
+    assert (
+        edited("Cafe\u0301\nx\n", replace("Tea", lines=1, expect="Caf\u00e9")) == "Tea\nx\n"
+    )
+    assert (
+        edited("---\ntags:\n---\n", {"key": "tags", "do": "insert", "value": ["a"]})
+        == "---\ntags:\n  - a\n---\n"
     )
     with pytest.raises(DeskError, match="cannot be changed alone"):
         edited("---\n{a: 1}\n---\n", {"key": "a", "do": "replace", "value": 2})

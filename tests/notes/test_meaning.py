@@ -1,7 +1,9 @@
 """Search by meaning: what it finds beside words, what it sends and keeps, and what it says where it cannot."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from mcp import Client
 
 from deskhand.app import Desk
 from deskhand.config import load
+from deskhand.notes.meaning import BATCH, PATIENCE, Meaning
 from deskhand.servers.obsidian import obsidian_server
 from tests.home import Home
 from tests.notes.embeddings import EmbeddingStub, questions, write_notes
@@ -86,6 +89,29 @@ async def test_only_what_changed_is_sent_again_and_never_the_desks_own_folders(
     assert not any("secret" in text for text in stub.texts)
     assert [file.stat().st_mode & 0o777 for file in kept] == [0o600]
     assert not list(home.vault.rglob("*.db"))
+
+
+@requirement("notes:meaning")
+def test_a_slow_model_gets_as_many_notes_as_one_question_may_wait_for(
+    tmp_path: Path,
+) -> None:
+    for number in range(3 * BATCH):
+        (tmp_path / f"{number}.md").write_text("sofa")
+    times = count(0, PATIENCE / 2)  # as if each look at the clock came so much later
+
+    def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0] for _ in texts]
+
+    def now() -> float:
+        return next(times)
+
+    meaning = Meaning(tmp_path, tmp_path / "vectors.db", "slow", embed, now=now)
+    found = [meaning.search("couch", 100) for _ in range(3)]
+    assert [(len(notes), left) for notes, left in found] == [
+        (BATCH, 2 * BATCH),
+        (2 * BATCH, BATCH),
+        (3 * BATCH, 0),
+    ]
 
 
 @requirement("notes:meaning")

@@ -1,11 +1,14 @@
 """Each arrow of seed 000's state machine, on real files, through `deskhand orchestrate --once`."""
 
+import re
+import unicodedata
 from datetime import timedelta
 
 import pytest
 
 from deskhand import clock
 from deskhand.gate import ledger
+from deskhand.notes.vault import Vault
 from tests.mail.letters import letter
 from tests.orchestrator.office import Office, question
 from tests.requirements import requirement
@@ -68,6 +71,37 @@ def test_a_question_is_drafted_approved_sent_in_its_thread_and_both_notes_are_do
 
     office.once()
     assert len(office.mails("in:sent")) == 1
+
+
+@requirement("orchestrator:watcher")
+def test_a_note_is_named_with_the_words_of_its_mail_in_every_alphabet(
+    office: Office,
+) -> None:
+    names = {
+        "Триаж: почта": "триаж-почта",
+        "Fwd: 会議のお知らせ (3)": "fwd-会議のお知らせ-3",
+        "बैठक ใหม่": "बैठक-ใหม่",
+        "Cafe\u0301 Straße": "café-straße",
+        "می\u200cخواهم": "میخواهم",
+        "../../\u202eApproved\u2044x:y\\z": "approved-x-y-z",
+        "\u3164\u2800 \U0001f600 ½": "",
+        "語" * 90: "語" * 40,
+    }
+    office.receive(*(letter(subject=subject) for subject in names))
+    office.passes()
+    found = {
+        office.properties(file)["subject"]: file.name
+        for file in office.files("Needs_Action")
+    }
+    assert len(found) == len(names)
+    shown = {re.sub(r"-?[0-9a-f]{16}\.md$", "", name) for name in found.values()}
+    assert shown == {f"email-{words}".rstrip("-") for words in names.values()}
+
+    desk = office.desk()
+    for subject, name in found.items():
+        apart = unicodedata.normalize("NFD", f"Needs_Action/{name}")
+        assert desk.vaults.at(apart, Vault.read).frontmatter["subject"] == subject
+    desk.close()
 
 
 @requirement("orchestrator:states")

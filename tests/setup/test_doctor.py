@@ -48,6 +48,10 @@ def without_vault(account: Account) -> None:
     account.vault.rmdir()
 
 
+def vault_as_home(account: Account) -> None:
+    (account.home / "config.toml").write_text(f'vault_path = "{account.home}"\n')
+
+
 def open_key(account: Account) -> None:
     (account.home / "seal.key").write_text("x" * 43)
     (account.home / "seal.key").chmod(0o644)
@@ -151,6 +155,7 @@ TROUBLE = {
     ("name", "make"),
     [
         *TROUBLE.items(),
+        ("vault", vault_as_home),
         ("folders", linked_folder),
         ("database", no_database),
         ("database", empty_database),

@@ -46,6 +46,28 @@ def test_a_guarded_desk_is_out_of_reach_answers_to_the_password_and_comes_back_w
         check_that_everything_is_back(account)
 
 
+@requirement("guarded:moved")
+def test_a_path_that_means_another_folder_to_each_user_is_named_before_anything_moves(
+    tmp_path: Path,
+) -> None:
+    if reason := why_not():
+        pytest.skip(reason)
+    config = tmp_path / "config.toml"
+    config.write_text("[[notes.vaults]]\nname = 'work'\npath = '~/Work'\n")
+    command = ["service", "install", "--guarded", "--for", "nobody", "--yes"]
+    done = subprocess.run(
+        [sys.executable, "-m", "deskhand", *command],
+        env={"DESKHAND_HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert f"path in {config} begins with ~" in done.stderr
+    assert guard.find() is None
+    assert [*tmp_path.iterdir()] == [config]
+
+
 def check_that_nothing_is_reached(account: Account) -> None:
     assert not account.home.exists()
     made = guard.find()

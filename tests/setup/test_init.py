@@ -166,6 +166,15 @@ def test_a_bad_answer_is_named_and_nothing_is_written(
     assert not account.home.exists()
 
 
+@requirement("init:asks-nothing-twice")
+def test_the_desk_s_home_is_no_vault(account: Account) -> None:
+    account.home.mkdir(parents=True)
+    done = account.deskhand("init", "--vault", account.home, "--yes")
+    assert done.code == 2
+    assert "is the desk's home, which no tool enters" in done.err
+    assert list(account.home.iterdir()) == []
+
+
 @requirement("init:vaults")
 @pytest.mark.parametrize(
     ("platform", "place"),

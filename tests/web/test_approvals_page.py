@@ -18,9 +18,10 @@ from mcp import Client
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.gate import ledger
-from deskhand.gate.actions import ListedMail, Mail, SendEmail, UpdateEmails
+from deskhand.gate.actions import Mail, SendEmail
 from deskhand.gate.cards import Card
 from deskhand.gate.fields import BODY_LIMIT
+from deskhand.gate.mailchange import ListedMail, UpdateEmails
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.notes import frontmatter
 from deskhand.orchestrator.loop import Orchestrator

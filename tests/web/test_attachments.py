@@ -1,6 +1,8 @@
 """What a card shows of a mail's recipients and files, in a browser without JavaScript."""
 
 import base64
+import struct
+import zlib
 from collections.abc import AsyncIterator
 
 import pytest
@@ -8,9 +10,11 @@ from mcp import Client
 
 from deskhand.app import Desk
 from deskhand.config import load
+from deskhand.mail.first_page import LONGEST_SIDE, draw_first_page
 from deskhand.servers.desk import desk_server
 from deskhand.web.site import site
 from tests.gate.site import HELLO, Clock
+from tests.mail.test_attachments import pdf
 from tests.orchestrator.office import Office
 from tests.requirements import requirement
 from tests.web.person import Person, served, signed_in
@@ -124,3 +128,47 @@ async def test_a_document_is_read_on_a_page_of_its_own(desk: Desk, person: Perso
     assert f'href="{place}/attachments/1/text"' not in shown
     assert "It is &lt;b&gt;due&lt;/b&gt; on Friday." in read[0]
     assert "It holds no text" in read[1]
+
+
+@requirement("page:attachments")
+async def test_a_card_shows_the_first_page_of_a_pdf(desk: Desk, person: Person) -> None:
+    pytest.importorskip("pypdfium2")
+    files = {
+        "bill.pdf": pdf("Invoice 42"),
+        "broken.pdf": b"%PDF-1.7 no page at all",
+        "page.pdf": b"<script>alert(1)</script>",
+    }
+    for name, content in files.items():
+        (desk.settings.vault / name).write_bytes(content)
+    async with Client(desk_server(desk), mode="2026-07-28") as client:
+        await client.call_tool("send_email", HELLO | {"attachments": list(files)})
+    ((card,), _) = await desk.waiting.cards()
+    place = f"/approvals/{card.id}"
+    shown = (await person.reads(place)).text
+    pages = [
+        await person.reads(f"{place}/attachments/{number}/page") for number in range(3)
+    ]
+
+    assert f'src="{place}/attachments/0/page"' in shown
+    assert f'src="{place}/attachments/2/page"' not in shown
+    assert [each.status_code for each in pages] == [200, 404, 404]
+    drawn = pages[0]
+    assert drawn.headers["content-type"] == "image/png"
+    assert drawn.headers["content-security-policy"] == "default-src 'none'; sandbox"
+    width, height = struct.unpack_from(">II", drawn.content, 16)
+    start = drawn.content.index(b"IDAT") + 4
+    pixels = zlib.decompress(drawn.content[start:-16])
+    assert (height, len(pixels)) == (1199, height * (1 + width * 3))
+    assert len(pixels) - height - pixels.count(b"\xff") > 500  # there are letters on it
+
+
+@requirement("attachments:bounded")
+def test_what_comes_back_of_a_page_are_pixels_or_nothing() -> None:
+    pytest.importorskip("pypdfium2")
+    wide = pdf("x").replace(b"/Contents", b"/MediaBox [0 0 9e9 9] /Contents")
+    drawn = draw_first_page(wide)
+
+    assert drawn is not None
+    assert struct.unpack_from(">II", drawn, 16)[0] <= LONGEST_SIDE
+    assert draw_first_page(pdf("x").replace(b"[3 0 R]", b"[]")) is None
+    assert draw_first_page(b"") is None

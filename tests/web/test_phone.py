@@ -15,7 +15,8 @@ from deskhand import audit, environment
 from deskhand.gate.passwords import TRIES
 from deskhand.web import phone, sessions, subscriptions
 from deskhand.web.site import site
-from tests.gate.test_proofs import PASSWORD, Safe, opened
+from tests.gate.safe_desk import PASSWORD
+from tests.gate.test_proofs import Safe, opened
 from tests.home import Home
 from tests.requirements import requirement
 from tests.resident.test_push import PushService

@@ -22,7 +22,7 @@ from deskhand.errors import InvalidInput
 if TYPE_CHECKING:
     from deskhand.app import Desk
     from deskhand.gate.cards import Card
-    from deskhand.gate.proofs import Claim
+    from deskhand.gate.claims import Claim
 
 T = TypeVar("T")
 
@@ -47,23 +47,7 @@ def add_to(commands: Any) -> None:
     flag(approve, "--yes", "do not ask")
     reject = command(commands, "reject", _reject, "say no", json=True)
     reject.add_argument("--reason", help="what the assistant is told")
-    edit = command(
-        commands,
-        "edit",
-        _edit,
-        "change what would be sent, in your editor or by options",
-        json=True,
-    )
-    edit.add_argument("--to", help="the new recipient; several with commas between them")
-    edit.add_argument("--cc", help="who gets a copy")
-    edit.add_argument("--bcc", help="who gets a copy that the others do not see")
-    edit.add_argument("--subject", help="the new subject")
-    edit.add_argument(
-        "--body-file", type=Path, metavar="FILE", help="a file with the new text"
-    )
-    edit.add_argument(
-        "--approve", action="store_true", help="say yes to it as edited, without asking"
-    )
+    edit = _add_edit(commands)
     respond = command(
         commands, "respond", _respond, "say no and how to do it instead", json=True
     )
@@ -82,6 +66,27 @@ def add_to(commands: Any) -> None:
         "until",
         help="30m, 2h, 3d, 1w, tomorrow, friday, an ISO time, or now to bring it back",
     )
+
+
+def _add_edit(commands: Any) -> argparse.ArgumentParser:
+    edit = command(
+        commands,
+        "edit",
+        _edit,
+        "change what would be sent, in your editor or by options",
+        json=True,
+    )
+    edit.add_argument("--to", help="the new recipient; several with commas between them")
+    edit.add_argument("--cc", help="who gets a copy")
+    edit.add_argument("--bcc", help="who gets a copy that the others do not see")
+    edit.add_argument("--subject", help="the new subject")
+    edit.add_argument(
+        "--body-file", type=Path, metavar="FILE", help="a file with the new text"
+    )
+    edit.add_argument(
+        "--approve", action="store_true", help="say yes to it as edited, without asking"
+    )
+    return edit
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -248,7 +253,7 @@ def _edit(options: argparse.Namespace) -> None:
 
 def claim(desk: "Desk") -> "Claim":
     """What proves that the person answers: that it is their terminal, or their password for this one answer."""
-    from deskhand.gate.proofs import Typed
+    from deskhand.gate.claims import Typed
 
     if desk.settings.proof == "passkey":
         # Whoever guesses from a script makes nobody wait who sits at a terminal.

@@ -33,25 +33,7 @@ def add_to(commands: Any) -> None:
         "guard",
         "other MCP servers behind the gate: their tools are called as your rules say",
     )
-    add = command(
-        guard,
-        "add",
-        _add,
-        "put a server behind the gate: NAME -- COMMAND…, or NAME --url URL",
-        json=True,
-    )
-    add.add_argument("name", metavar="NAME", help="the server's name")
-    add.add_argument(
-        "command", metavar="COMMAND", nargs="*", help="how it is started, behind --"
-    )
-    add.add_argument("--url", help="where it answers, instead of a command")
-    add.add_argument(
-        "--env",
-        action="append",
-        metavar="KEY",
-        help="a secret that it needs; you are asked for it",
-    )
-    flag(add, "--on-desk", "its tools are on the whole-desk server too, as NAME_tool")
+    _add_add(guard)
     command(guard, "list", _list, "the servers behind the gate", json=True)
     show = command(
         guard,
@@ -89,6 +71,28 @@ def add_to(commands: Any) -> None:
     taken.add_argument("client", choices=CLIENTS, help="which program")
     flag(taken, "--undo", "put back what was there before")
     flag(taken, "--yes", "do not ask")
+
+
+def _add_add(guard: Any) -> None:
+    add = command(
+        guard,
+        "add",
+        _add,
+        "put a server behind the gate: NAME -- COMMAND…, or NAME --url URL",
+        json=True,
+    )
+    add.add_argument("name", metavar="NAME", help="the server's name")
+    add.add_argument(
+        "command", metavar="COMMAND", nargs="*", help="how it is started, behind --"
+    )
+    add.add_argument("--url", help="where it answers, instead of a command")
+    add.add_argument(
+        "--env",
+        action="append",
+        metavar="KEY",
+        help="a secret that it needs; you are asked for it",
+    )
+    flag(add, "--on-desk", "its tools are on the whole-desk server too, as NAME_tool")
 
 
 def _add(options: argparse.Namespace) -> None:

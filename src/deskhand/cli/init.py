@@ -81,6 +81,9 @@ def _init(options: argparse.Namespace) -> None:
         raise InvalidInput(
             f"there is no folder {vault}", hint="correct it, or add --make-folders"
         )
+    if vault is not None and Path(vault).expanduser().resolve() == home.resolve():
+        hint = "choose another folder; nothing was changed"
+        raise InvalidInput(f"{vault} is the desk's home, which no tool enters", hint=hint)
     plan = init.plan_config(home, given)
     _show(plan, options)
     if plan.writes and not confirm(f"Write {plan.file}?", yes=options.yes):
@@ -239,7 +242,7 @@ def _is_good(home: Path, name: str, answer: str) -> bool:
     from deskhand.setup import init
 
     try:
-        init.demand_answer(home, name, answer)
+        init.demand_value(home, name, answer)
     except DeskError as error:
         print(
             f"{describe(error)}\n  answer once more, or with nothing to leave it as it is",

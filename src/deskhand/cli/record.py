@@ -28,7 +28,7 @@ def add_to(commands: Any) -> None:
 
 def _log(options: argparse.Namespace) -> int:
     from deskhand import audit
-    from deskhand.gate import ledger
+    from deskhand.gate import lists
     from deskhand.gate.askers import describe_actor
 
     with opened_desk() as desk:
@@ -36,7 +36,7 @@ def _log(options: argparse.Namespace) -> int:
             return _verify(desk, options)
         lines = desk.store.write_sync(partial(audit.entries, limit=options.limit))
         named = [(entry.parameters or {}).get("action_id") for _, entry in lines]
-        askers = desk.store.write_sync(ledger.name_askers, named)
+        askers = desk.store.write_sync(lists.name_askers, named)
     for seq, entry in reversed(lines):
         when = say_time(datetime.fromisoformat(entry.timestamp))
         who = describe_actor(entry.actor, entry.parameters or {}, askers)

@@ -69,9 +69,8 @@ def find_values(values: Any, path: str) -> list[Any]:
         return [values]
     ways = [find_values(each, rest) for each, rest in _step_into(values, path.split("."))]
     starred = path.partition(".")[0] == "*"
-    if not ways or (
-        starred and isinstance(values, dict) and "*" not in values
-    ):  # no list, as the path says
+    # No list, as the path says.
+    if not ways or (starred and isinstance(values, dict) and "*" not in values):
         ways.append([NOTHING])
     return [each for several in ways for each in several]
 

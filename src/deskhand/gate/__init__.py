@@ -15,7 +15,7 @@ from deskhand import audit
 from deskhand.clock import iso
 from deskhand.config import Settings
 from deskhand.errors import Changed, DeskError, NotFound
-from deskhand.gate import enclosures, follow_ups, ledger, results
+from deskhand.gate import enclosures, follow_ups, ledger
 from deskhand.gate.actions import (
     Action,
     Mail,
@@ -26,12 +26,12 @@ from deskhand.gate.actions import (
     demand_sendable,
 )
 from deskhand.gate.asking import Asking, open_request
-from deskhand.gate.completing import complete
+from deskhand.gate.completing import complete, finish
+from deskhand.gate.correspondents import learn_about
 from deskhand.gate.delivery import LEASE, Delivery
 from deskhand.gate.door import Door
 from deskhand.gate.hands import Servers, no_servers
 from deskhand.gate.leaving import LeaveList
-from deskhand.gate.meeting import meet
 from deskhand.gate.outcomes import (
     Departure,
     DevMode,
@@ -43,11 +43,10 @@ from deskhand.gate.outcomes import (
 )
 from deskhand.gate.performer import Performer
 from deskhand.gate.question import Question
-from deskhand.gate.record import GateCall, call_of, facts_of
-from deskhand.gate.requests import REPEATED, Request
-from deskhand.gate.signatures import finish
+from deskhand.gate.record import GateCall, call_of
+from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall
-from deskhand.mail import FullMessage, Mailbox, Sent
+from deskhand.mail import FullMessage, Mailbox
 from deskhand.store import Store
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ class Gate(Performer):
         self._asking = Asking(store, door)
         self._permitting = permitting
 
-    async def keep(self, contents: Sequence[bytes]) -> None:
+    async def keep_attachments(self, contents: Sequence[bytes]) -> None:
         """Keep the bytes of attachments, before anybody is asked about them."""
         now = self._now()
         await self._store.write(enclosures.sweep, now - timedelta(days=1))
@@ -109,7 +108,7 @@ class Gate(Performer):
             await asyncio.to_thread(demand_sendable, action, call.started)
             call = replace(call, target=action.target)
             request = await self.find_asked(action)
-            if request and (told := await self._go_on_with(request, call)):
+            if request and (told := await self._tell_or_deliver(request, call)):
                 return told
             demand_in_time(action, call.started)
             fresh = open_request(action, by, answered, call.started, request)
@@ -123,7 +122,7 @@ class Gate(Performer):
             if isinstance(action, Mail) and (
                 request is None or request.state not in ("waiting", "held")
             ):
-                await meet(self._store, self._mailbox(), action.everybody)
+                await learn_about(self._store, self._mailbox(), action.everybody)
             asked = await self._asking.ask(fresh, request, used)
             if let := await self._let_through(fresh):
                 return await self._tell_permitted(let, asked, call)
@@ -182,32 +181,3 @@ class Gate(Performer):
         if found is None:
             return None
         return await self.refresh(found)
-
-    async def _go_on_with(self, request: Request, call: GateCall) -> Departure | None:
-        """What comes of a request that was answered already; None where it has to be asked, again or still."""
-        if request.state in ("approved", "sending", "unknown"):
-            return await self._delivery.deliver(request, call)
-        return await self._report_earlier_send(request, call)
-
-    async def _report_earlier_send(
-        self, request: Request, call: GateCall
-    ) -> Released | None:
-        """The answer to a call that was lost, or that nobody was on the line for: no second request is made of it."""
-        now = self._now()
-        fresh = request.expires is None or now < request.expires
-        repeated = (
-            request.asked_by == call.by
-            and now < request.left + REPEATED
-            and request.action.is_told_again
-        )
-        if request.state != "sent" or not (repeated or (request.untold and fresh)):
-            return None
-        if not await self._store.write(ledger.mark_told, request) and not repeated:
-            return None
-        result = await self._store.read(results.find, request.id, now)
-        mail = Sent(request.message_id or "", request.thread_id or "", result=result)
-        edited = request.digest != request.asked
-        done = Released(mail, request.left, edited, request.action, earlier=request.id)
-        parameters = {**call.parameters, **facts_of(request), "told": True}
-        await self._delivery.record(replace(call, parameters=parameters), done)
-        return done

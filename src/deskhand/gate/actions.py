@@ -7,7 +7,7 @@ thread, as they would be sent. Whoever approves an action approves its digest, w
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import not_
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -19,9 +19,9 @@ from pydantic import (
 )
 
 from deskhand.clock import iso
-from deskhand.errors import FieldProblem, InvalidInput, printable
+from deskhand.errors import FieldProblem, InvalidInput
 from deskhand.gate.enclosures import Enclosure
-from deskhand.gate.face import Face, NoMail
+from deskhand.gate.face import Face
 from deskhand.gate.fields import (
     Addresses,
     AddressLine,
@@ -33,11 +33,11 @@ from deskhand.gate.fields import (
     demand_body,
 )
 from deskhand.gate.leaving import LeaveList
+from deskhand.gate.mailchange import MailChange, UpdateEmails
 from deskhand.gate.question import Question
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import Outgoing, mime
 from deskhand.mail.addresses import once_each
-from deskhand.mail.changes import Doing
 from deskhand.mail.mime import AttachedFile
 from deskhand.mail.rendering import render_html
 
@@ -88,26 +88,6 @@ class ReplyEmail(BaseModel):
     follow_up: datetime | timedelta | None = None
 
 
-class ListedMail(BaseModel):
-    """A mail that is to be changed, as the person sees it in the list."""
-
-    model_config = ConfigDict(frozen=True)
-
-    id: str
-    sender: str
-    subject: str
-    unread: bool
-
-
-class UpdateEmails(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-    kind: Literal["update_emails"] = "update_emails"
-    do: Doing
-    label: str = ""
-    mails: tuple[ListedMail, ...]
-
-
 Proposal = SendEmail | ReplyEmail | UpdateEmails | LeaveList | ToolCall | Question
 
 
@@ -144,9 +124,8 @@ class Mail(Face):
     def digested(self) -> dict[str, Any]:
         fields = super().digested()
         if not self.as_text:
-            del fields[
-                "as_text"
-            ]  # a mail that looks like no page has the digest that it always had
+            # A mail that looks like no page has the digest that it always had.
+            del fields["as_text"]
         return fields
 
     @property
@@ -222,71 +201,12 @@ class Mail(Face):
         return self.model_copy(update={"html": render_html(self.body)})
 
 
-class MailChange(NoMail):
-    """What would be done with exactly these mails. Nobody edits it."""
-
-    way_back = "Nothing is deleted: what went into the trash comes out of it again, and marks are set as they were."
-    caution = ("Nothing is deleted, and all of it can be undone.",)
-    file_type: ClassVar[str] = "email_change"
-
-    kind: Literal["update_emails"] = "update_emails"
-    account: str
-    do: Doing
-    label: str = ""
-    mails: tuple[ListedMail, ...]
-
-    @property
-    def target(self) -> str:
-        return self.account
-
-    @property
-    def to(self) -> str:
-        return self.account
-
-    @property
-    def subject(self) -> str:
-        name = f" {self.label}" if self.label else ""
-        mails = "1 mail" if len(self.mails) == 1 else f"{len(self.mails)} mails"
-        return f"{self.do}{name}: {mails}, {self.unread} unread"
-
-    @property
-    def body(self) -> str:
-        lines = [f"{number}. {_line_of(mail)}" for number, mail in enumerate(self.mails, 1)]
-        return "\n".join([f"{self.subject}.", "", *lines]) + "\n"
-
-    @property
-    def question(self) -> str:
-        return f"Change mails: {self.subject}"
-
-    @property
-    def about(self) -> str:
-        return f"It would be done in the mailbox of {self.account}, with exactly the mails that stand here."
-
-    @property
-    def unread(self) -> int:
-        return sum(mail.unread for mail in self.mails)
-
-    def edit(self, changes: Mapping[str, str]) -> "MailChange":
-        """Another list would be another request; the same words change nothing."""
-        if any(getattr(self, key) != value for key, value in changes.items()):
-            raise InvalidInput(
-                "a list of mails is not edited",
-                hint="say no to it, and how you want it done",
-            )
-        return self
-
-
-def _line_of(mail: ListedMail) -> str:
-    seen = "unread, " if mail.unread else ""
-    return f"{printable(mail.subject, 200) or '(no subject)'} ({seen}from {printable(mail.sender, 200)})"
-
-
 Action = Annotated[
     Mail | MailChange | LeaveList | ToolCall | Question, Discriminator("kind")
 ]
 """Everything that may be asked, a closed union told apart by `kind`.
 
-Another kind joins it here with its `Face`, and gets its hand in `delivery.hand_for` and its risk in
+Another kind joins it here with its `Face`, and gets its hand in `hands.hand_for` and its risk in
 `risk.assess_action`; everything else knows an action by its face alone.
 """
 _ACTION: TypeAdapter[Action] = TypeAdapter(Action)

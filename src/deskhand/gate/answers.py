@@ -5,59 +5,35 @@ changes the row and is written down with it, in one transaction; the vault's fil
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from deskhand import clock
-from deskhand.config import Settings
 from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput
-from deskhand.gate import permissions
 from deskhand.gate.actions import Action, demand_sendable
 from deskhand.gate.cards import Card
-from deskhand.gate.claims import Claims
+from deskhand.gate.claims import Claim, Signed
 from deskhand.gate.differences import describe_difference
-from deskhand.gate.door import Door
-from deskhand.gate.ledger import Conflict
+from deskhand.gate.ledger import Change, Conflict
 from deskhand.gate.letters import Letter, edit_action
-from deskhand.gate.passkeys import Said
-from deskhand.gate.permissions import Permission, Terms
-from deskhand.gate.permitting import Permitting
-from deskhand.gate.proofs import TERMS, Answer, Claim, Signed, approve, give
+from deskhand.gate.persons_word import PersonsWord, demand_seen
+from deskhand.gate.proofs import Answer
 from deskhand.gate.question import Question
 from deskhand.gate.refusals import not_together, not_what_was_seen, too_late
-from deskhand.gate.requests import ANSWERABLE, Request, Word, file_name
+from deskhand.gate.requests import ANSWERABLE, Request, Word
 from deskhand.gate.undo import LastAnswer, find_last, take_back
-from deskhand.gate.waiting import Waiting
-from deskhand.store import Store, Transaction
+from deskhand.gate.webauthn import Said
+from deskhand.gate.written_answers import approve, give
+from deskhand.store import Transaction
 
 RESPONSE = "do it this way: "
 LAST_CALL = timedelta(hours=1)
 """So long before it expires a card that was put off comes back."""
 
 
-class Answers:
-    def __init__(
-        self,
-        settings: Settings,
-        store: Store,
-        waiting: Waiting,
-        door: Door,
-        go_on: Callable[[Request], Awaitable[object]],
-        now: Callable[[], datetime],
-        permitting: Permitting,
-    ) -> None:
-        self._permitting = permitting
-        self._store = store
-        self._waiting = waiting
-        self._door = door
-        self._policy = door.policy
-        self._claims = Claims(store, door.policy, now)
-        self._go_on = go_on
-        self._hold_time = timedelta(seconds=settings.hold_seconds)
-        self._now = now
-
+class Answers(PersonsWord):
     async def approve(
         self, request_id: str, digest: str, by: str, proof: Claim = "page"
     ) -> Card:
@@ -87,17 +63,14 @@ class Answers:
         self, request_id: str, digest: str | None, by: str, proof: Claim = "terminal"
     ) -> Card:
         """A yes without a hold: to this digest, or to what is there in this moment."""
-        request = _demand_seen(await self._demand_undecided(request_id), digest)
+        request = demand_seen(await self._demand_undecided(request_id), digest)
         if request.state != "approved":
             now = self._now()
             word: Word = "held" if request.is_early(now) else "approved"
             answer = await self._answer(word, by, proof, request)
             await self._demand_sendable(request)
             seen = await self._waiting.assess(request)
-            await self._write(
-                request,
-                lambda tx: approve(tx, request, answer, now, due=now, assessed=seen),
-            )
+            await self._write(request, approve, answer, now, due=now, assessed=seen)
         return await self._waiting.card(request_id)
 
     async def edit(
@@ -110,7 +83,7 @@ class Answers:
                 f"is {request.state}; nothing is left to decide, it can no longer be edited"
             )
             raise Denied(f"the request {request_id} {why}", reason="decided")
-        _demand_seen(request, digest)
+        demand_seen(request, digest)
         _demand_unheld(request)
         action = edit_action(request, letter)
         said = Said(word="edited", about=((request.id, action.digest),))
@@ -138,7 +111,7 @@ class Answers:
         by: str,
         proof: Claim = "page",
     ) -> Card:
-        request = _demand_seen(await self._demand_undecided(request_id), digest)
+        request = demand_seen(await self._demand_undecided(request_id), digest)
         await self._reject(
             request,
             await self._answer("rejected", by, proof, request, words=reason),
@@ -157,7 +130,7 @@ class Answers:
             )
         found = await self._waiting.find(request_id)
         if isinstance(found.action, Question):
-            request = _demand_seen(await self._demand_undecided(request_id), digest)
+            request = demand_seen(await self._demand_undecided(request_id), digest)
             found.action.demand_answer(wish)
             return await self._reply(request, wish, by, proof)
         request = await self._open(request_id, digest)
@@ -185,9 +158,7 @@ class Answers:
             "snoozed": None,
         }
         done |= {"words": words, "untold": True}
-        await self._write(
-            request, lambda tx: give(tx, request, answer, "sent", now, **done)
-        )
+        await self._write(request, give, answer, "sent", now, **done)
         return await self._waiting.card(request.id)
 
     async def snooze(
@@ -205,9 +176,7 @@ class Answers:
                 until, max(request.expires - LAST_CALL, now + (request.expires - now) / 2)
             )
         answer = await self._answer("snoozed", by, proof, request)
-        await self._write(
-            request, lambda tx: give(tx, request, answer, request.state, now, snoozed=until)
-        )
+        await self._write(request, give, answer, request.state, now, snoozed=until)
         return await self._waiting.card(request_id)
 
     async def wake(self, request_id: str, by: str, proof: Claim = "page") -> Card:
@@ -215,10 +184,7 @@ class Answers:
         now = self._now()
         if request.snoozed is not None and request.snoozed > now:
             answer = await self._answer("woken", by, proof, request)
-            await self._write(
-                request,
-                lambda tx: give(tx, request, answer, request.state, now, snoozed=None),
-            )
+            await self._write(request, give, answer, request.state, now, snoozed=None)
         return await self._waiting.card(request_id)
 
     async def undo(self, request_id: str, by: str, proof: Claim = "page") -> Card:
@@ -253,68 +219,6 @@ class Answers:
             await self._door.follow(request)
         return [await self._waiting.card(request.id) for request in last.requests]
 
-    async def permit(
-        self, request_id: str, digest: str, terms: Terms, by: str, proof: Claim = "page"
-    ) -> Permission:
-        """From now on others like this one leave without a question, so often and until then."""
-        request = _demand_seen(await self._waiting.find(request_id), digest)
-        if request.state not in ("held", "approved", "sending", "sent"):
-            raise Denied(
-                "you have not said yes to this one",
-                reason="no_approval",
-                hint="answer it first",
-            )
-        card = await self._waiting.card(request_id)
-        proven = await self._claims.prove(by, proof, _make_permitted(request, card, terms))
-        return await self._permitting.make(
-            request, card, terms, self._policy.answer("permitted", by, proven)
-        )
-
-    async def demand_person(self, by: str, proof: Claim, said: Said) -> None:
-        """Refuse who proves too little to answer: what only the person may do, they may not either."""
-        proven = await self._claims.prove(by, proof, said)
-        self._policy.demand(proven.proof)
-
-    async def permit_again(self, by: str, proof: Claim = "page") -> None:
-        """Permissions that were turned off count again."""
-        await self.demand_person(by, proof, Said(word="permit again"))
-        await self._permitting.turn(by, on=True)
-
-    # Whose word it is.
-
-    async def make_said(
-        self, signed: str, requests: Sequence[tuple[str, str]], letter: Letter | None = None
-    ) -> Said:
-        """What a passkey has to sign for this answer; of an edited text the digest is the new one."""
-        if letter is not None:
-            requests = [
-                (name, edit_action(await self._waiting.find(name), letter).digest)
-                for name, _ in requests
-            ]
-        return Said(word=signed, about=tuple(requests))
-
-    async def make_permitted(self, request_id: str, digest: str, terms: Terms) -> Said:
-        """What a passkey has to sign for a permission: the card that it is made from, and each of its terms."""
-        request = _demand_seen(await self._waiting.find(request_id), digest)
-        return _make_permitted(request, await self._waiting.card(request_id), terms)
-
-    async def _answer(
-        self,
-        word: Word,
-        by: str,
-        claim: Claim,
-        *requests: Request,
-        words: str | None = None,
-        signed: str | None = None,
-    ) -> Answer:
-        said = Said(
-            word=signed or word,
-            about=tuple((request.id, request.digest) for request in requests),
-        )
-        return self._policy.answer(
-            word, by, await self._claims.prove(by, claim, said), words
-        )
-
     async def _open(self, request_id: str, digest: str | None) -> Request:
         """The request, where there is something left to answer and it is what the person saw."""
         request = await self._waiting.find(request_id)
@@ -323,7 +227,7 @@ class Answers:
                 f"{request_id} is {request.state}; nothing is left to decide",
                 reason="decided",
             )
-        return _demand_seen(request, digest)
+        return demand_seen(request, digest)
 
     async def _demand_undecided(self, request_id: str) -> Request:
         """The request, where a no can still stop it or a yes still release it."""
@@ -361,9 +265,8 @@ class Answers:
             return [request for request in held if isinstance(request, Request)]
 
         for request in await self._store.write(work):
-            if (
-                until <= now
-            ):  # without a hold it acts at once; the row is there all the same, should this process die
+            # Without a hold it acts at once; the row is there all the same, should this process die.
+            if until <= now:
                 await self._go_on(request)
 
     async def _demand_sendable(self, request: Request) -> None:
@@ -387,18 +290,14 @@ class Answers:
             "snoozed": None,
         }
         no["assessed"] = await self._waiting.assess(request)
-        return await self._write(
-            request, lambda tx: give(tx, request, answer, "rejected", now, **no | changes)
-        )
+        return await self._write(request, give, answer, "rejected", now, **no | changes)
 
     async def _revise(self, request: Request, action: Action, answer: Answer) -> None:
         if action == request.action and request.fault is None:
             return
         now = self._now()
         await asyncio.to_thread(demand_sendable, action, now)
-        revision = request.revision + 1
-        changes: dict[str, Any] = {
-            "revision": revision,
+        changes = request.next_revision | {
             "action": action,
             "difference": await asyncio.to_thread(
                 describe_difference, request.proposed, action
@@ -406,8 +305,8 @@ class Answers:
             "fault": None,
             "note": None,
         }
-        if request.home == "Pending_Approval":
-            changes["file"] = file_name(request.id, action.kind, revision)
+        if request.home == "Drafts":
+            del changes["file"]
         # A draft's file comes first: should this process die, the person's new words are in it.
         await self._door.write_edit(request, action)
         revised = await self._store.write(give, request, answer, "waiting", now, **changes)
@@ -417,28 +316,16 @@ class Answers:
             raise not_what_was_seen(request)
 
     async def _write(
-        self, request: Request, work: Callable[[Transaction], Request | Conflict]
+        self, request: Request, work: Change, *given: Any, **named: Any
     ) -> Request:
         """Write an answer down; the files follow."""
-        changed = await self._store.write(work)
+        changed = await self._store.write(work, request, *given, **named)
         if isinstance(changed, Conflict):
             if (await self._waiting.find(request.id)).state == "sending":
                 raise too_late(request)
             raise not_what_was_seen(request)
         await self._door.follow(changed)
         return changed
-
-
-def _make_permitted(request: Request, card: Card, terms: Terms) -> Said:
-    agreed = (TERMS, permissions.agree(card, request.action, terms))
-    return Said(word="permitted", about=((request.id, request.digest), agreed))
-
-
-def _demand_seen(request: Request, digest: str | None) -> Request:
-    """The request, where it is what the person saw; an answer to anything else leaves a yes that rests as it is."""
-    if digest is not None and request.digest != digest:
-        raise not_what_was_seen(request)
-    return request
 
 
 def _demand_unheld(request: Request) -> None:

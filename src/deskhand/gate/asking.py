@@ -71,9 +71,8 @@ class Asking:
 
 def _describe_wait(request: Request) -> str:
     def kept(at: datetime) -> str:
-        return iso(
-            from_ms(to_ms(at))
-        )  # as the row has it, and whoever asks for it later hears it
+        # As the row has it, and whoever asks for it later hears it.
+        return iso(from_ms(to_ms(at)))
 
     until = f", expires {kept(request.expires)}" if request.expires else ""
     return f"Waiting for the person (id {request.id}, since {kept(request.created)}{until}); do not send again."

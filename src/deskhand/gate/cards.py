@@ -81,9 +81,9 @@ class Card:
     difference: str | None
     """To what was proposed, as a unified diff."""
     asked_by: str
+    """Which door proposed it, and for a draft by which rule or model."""
     asker: str
     """Who asks, in words."""
-    """Which door proposed it, and for a draft by which rule or model."""
     reason: str | None
     """Why it was drafted, as the rule or the model said it; not the desk's own words."""
     risk: Risk
@@ -222,3 +222,31 @@ def _standing(request: Request, now: datetime) -> tuple[CardState, datetime | No
 
 def write_cursor(urgent: bool, created: datetime, name: str) -> str:
     return f"{'u' if urgent else 'o'}{clock.to_ms(created)}-{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class CardFilter:
+    """Which cards are looked for; empty is any."""
+
+    text: str = ""
+    asker: str = ""
+    risk: str = ""
+    kind: str = ""
+    account: str = ""
+
+    def takes(self, card: Card) -> bool:
+        if self.asker not in ("", card.asker) or self.account not in ("", card.account):
+            return False
+        if self.risk not in ("", card.risk.level) or self.kind not in ("", card.kind):
+            return False
+        named = [
+            card.subject,
+            card.asker,
+            card.account,
+            *(each.address for each in card.everybody),
+        ]
+        text = "\n".join(named).casefold()
+        return all(word in text for word in self.text.casefold().split())
+
+
+EVERY = CardFilter()

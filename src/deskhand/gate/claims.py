@@ -2,15 +2,39 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 
 from deskhand import audit
 from deskhand.errors import Denied
 from deskhand.gate import passkeys, passwords
-from deskhand.gate.passkeys import KeptAssertion, Passkey, Said
-from deskhand.gate.proofs import Claim, Policy, Proven, Signed, Typed
+from deskhand.gate.proofs import Policy, Proven
 from deskhand.gate.record import GateCall
+from deskhand.gate.requests import Proof
+from deskhand.gate.webauthn import Assertion, KeptAssertion, Passkey, Said
 from deskhand.store import Store, Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """The password as somebody typed it for one answer."""
+
+    password: str
+    source: str
+    """Where it was typed: a session, or the terminal. Who guesses in one place keeps nobody out of another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A passkey's signature, on the page of this origin and in this session."""
+
+    assertion: Assertion
+    origin: str
+    session: str
+
+
+Claim = Proof | Typed | Signed | Proven
+"""What somebody brings with an answer; what was looked at before is taken as it is."""
 
 
 class Claims:
@@ -37,9 +61,7 @@ class Claims:
                 return Proven(proof)
 
     async def _compare(self, by: str, claim: Typed) -> None:
-        if (
-            not claim.password
-        ):  # no guess: whoever closes the input must not make others wait
+        if not claim.password:  # no guess: who closes the input must not make others wait
             raise Denied(
                 "no password was typed", reason="proof", hint="nothing was answered"
             )

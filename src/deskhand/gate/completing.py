@@ -3,16 +3,17 @@
 from collections.abc import Collection
 from typing import Any
 
+from deskhand.config import Settings
 from deskhand.errors import NotFound
 from deskhand.gate.actions import (
     Action,
     Mail,
-    MailChange,
+    Proposal,
     ReplyEmail,
     SendEmail,
-    UpdateEmails,
     address_lines,
 )
+from deskhand.gate.mailchange import MailChange, UpdateEmails
 from deskhand.mail import FullMessage, Mailbox, mime
 from deskhand.mail.answering import address_all, address_author
 
@@ -56,9 +57,8 @@ async def complete(
     mail = Mail(
         kind=proposal.kind, account=account, subject=subject, body=body, **lines, **more
     )
-    if (
-        found is None or mail.kind == "forward_email"
-    ):  # it leaves from the account that has the mail, in no thread
+    # It leaves from the account that has the mail, in no thread.
+    if found is None or mail.kind == "forward_email":
         return mail, None
     return in_thread(mail, found), found
 
@@ -90,3 +90,28 @@ def in_thread(mail: Mail, original: FullMessage) -> Mail:
         "references": references,
     }
     return mail.model_copy(update=place)
+
+
+def sign(action: Action, settings: Settings) -> Action:
+    """The mail with its account's signature under it. A text that leaves as a page has none."""
+    if not isinstance(action, Mail) or (mime.is_html(action.body) and not action.as_text):
+        return action
+    return action.model_copy(
+        update={"body": with_signature(action.body, settings.signature_of(action.account))}
+    )
+
+
+def finish(meant: Action, proposal: Proposal, settings: Settings) -> Action:
+    """What was meant, exactly as it would leave: with its signature, and as HTML where that was asked for."""
+    action = sign(meant, settings)
+    if isinstance(action, Mail) and isinstance(proposal, SendEmail) and proposal.html:
+        return action.with_html()
+    return action
+
+
+def with_signature(body: str, signature: str) -> str:
+    """The text with the signature under it, once; an empty text is still to be written."""
+    block = f"-- \n{signature.strip()}\n"
+    if not signature.strip() or not body.strip() or body.endswith(block):
+        return body
+    return f"{body.rstrip()}\n\n{block}"

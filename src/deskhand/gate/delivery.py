@@ -9,7 +9,7 @@ passed it is looked up before anything is sent again.
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import anyio
@@ -18,26 +18,33 @@ from deskhand import audit
 from deskhand.audit import vault_log
 from deskhand.config import Settings
 from deskhand.errors import (
-    AuthRequired,
     Denied,
     DeskError,
-    InvalidInput,
     OutcomeUnknown,
-    ProviderDown,
-    RateLimited,
     SendFailed,
     TimedOut,
     UnderWay,
 )
-from deskhand.gate import later, ledger, proofs, results, returning, sends
+from deskhand.gate import later, ledger, results, returning, sends, written_answers
 from deskhand.gate.door import Door
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.hands import Hand, Servers, hand_for, no_servers
 from deskhand.gate.ledger import Conflict
-from deskhand.gate.outcomes import Departure, Failed, Limited, Released, result_of
+from deskhand.gate.outcomes import (
+    Attempt,
+    Departure,
+    Failed,
+    Limited,
+    NotSeen,
+    NotTaken,
+    Released,
+    explain,
+    result_of,
+    says_not_sent,
+)
 from deskhand.gate.rate import Wait, limits_of
-from deskhand.gate.record import GateCall, facts_of
-from deskhand.gate.requests import Request, file_name
+from deskhand.gate.record import GateCall, announce, facts_of
+from deskhand.gate.requests import Request
 from deskhand.mail import Mailbox, NotSent, Sent, Unclear
 from deskhand.store import Store, Transaction
 
@@ -49,24 +56,6 @@ _TRIES = 3
 _LATER = (
     "call again in a moment; the desk looks what became of it and does not send it twice"
 )
-_CERTAINLY_NOT_SENT = (SendFailed, RateLimited, AuthRequired, Denied, InvalidInput)
-
-
-@dataclass(frozen=True, slots=True)
-class _Refused:
-    """Certainly not sent."""
-
-    error: DeskError
-
-
-@dataclass(frozen=True, slots=True)
-class _Unseen:
-    """The answer was lost, and looking failed too: whoever comes next looks again."""
-
-    error: DeskError
-
-
-_Sending = Sent | Unclear | _Refused | _Unseen
 
 
 class Delivery:
@@ -106,14 +95,14 @@ class Delivery:
                 outcome = await self._carry_out(lambda tx: self._claim(tx, request), call)
                 await later.postpone(self._store, request, outcome, self._now())
                 return outcome
-            case "sending" if not sends.is_held(request, self._now(), self._lease):
+            case "sending" if not ledger.is_held(request, self._now(), self._lease):
                 await self._demand_yes(request)
                 return await self._carry_out(lambda tx: self._take_over(tx, request), call)
             case "sending":
                 raise _under_way()
             case "unknown":
                 await self._door.ensure_waiting(request)
-                raise self._unknown(request)
+                raise self._describe_unknown(request, request.file)
             case _:
                 raise Denied(
                     f"the request {request.id} is {request.state}",
@@ -129,12 +118,9 @@ class Delivery:
 
         def work(tx: Transaction) -> Request | Wait | Conflict:
             sends.take_turns(tx)
-            if isinstance(
-                verdict := sends.allow(
-                    tx, request.action, now=self._now(), limits=self._limits
-                ),
-                Wait,
-            ):
+            now = self._now()
+            verdict = sends.allow(tx, request.action, now=now, limits=self._limits)
+            if isinstance(verdict, Wait):
                 return verdict
             withdrawn.extend(ledger.withdraw(tx, request.asked))
             used = sends.use_approval(tx, request, found, self._now())
@@ -142,8 +128,8 @@ class Delivery:
                 raise _under_way()
             self._door.demand_unchanged(found)
             answer = self._door.policy.answer("approved", call.by, "hand-written")
-            approved = proofs.note_hand_written(tx, request, answer, self._now())
-            return sends.claim(tx, approved, now=self._now(), lease=self._lease)
+            approved = written_answers.note_hand_written(tx, request, answer, self._now())
+            return self._take(tx, approved)
 
         outcome = await self._carry_out(work, call)
         for each in withdrawn:
@@ -153,9 +139,8 @@ class Delivery:
     async def _demand_yes(self, request: Request) -> None:
         """A yes that names another text is none to this one: it waits again, and says so."""
         policy = self._door.policy
-        if await self._store.read(
-            policy.releases, request
-        ) and await policy.finds_whole_record(self._store):
+        released = await self._store.read(policy.releases, request)
+        if released and await policy.finds_whole_record(self._store):
             return
         note = "A yes came to nothing: it was to another text, or proved too little. Look at it again."
         await self._store.write(
@@ -166,23 +151,28 @@ class Delivery:
         )
 
     def _claim(self, tx: Transaction, request: Request) -> Request | Wait | Conflict:
-        now = self._now()
         sends.take_turns(tx)
-        if isinstance(
-            verdict := sends.allow(tx, request.action, now=now, limits=self._limits), Wait
-        ):
+        verdict = sends.allow(tx, request.action, now=self._now(), limits=self._limits)
+        if isinstance(verdict, Wait):
             return verdict
         if not self._door.policy.releases(tx, request):
             raise Denied(
                 f"nobody approved exactly this text of {request.id}", reason="no_approval"
             )
-        claimed = sends.claim(tx, request, now=now, lease=self._lease)
+        claimed = self._take(tx, request)
         if isinstance(claimed, Request):
             self._door.demand_unmoved(request)  # where this raises, the row stays as it was
         return claimed
 
+    def _take(self, tx: Transaction, request: Request) -> Request | Conflict:
+        now = self._now()
+        claimed = ledger.claim(tx, request, now=now, lease=self._lease)
+        if isinstance(claimed, Request):
+            sends.count(tx, claimed, now)
+        return claimed
+
     def _take_over(self, tx: Transaction, request: Request) -> Request | Conflict:
-        return sends.take_over(tx, request, now=self._now(), lease=self._lease)
+        return ledger.take_over(tx, request, now=self._now(), lease=self._lease)
 
     async def _carry_out(
         self, claim: Callable[[Transaction], Request | Wait | Conflict], call: GateCall
@@ -215,14 +205,14 @@ class Delivery:
                 await self.record(
                     call, done, lambda tx: self._mark_sent(tx, request, sent, untold=untold)
                 )
-            case _Refused(error):
+            case NotTaken(error):
                 done = Failed(error)
                 await self.record(call, done, lambda tx: self._put_back(tx, request, error))
-            case _Unseen(error):
+            case NotSeen(error):
                 message = f"outcome unknown; the mailbox did not say ({error.message})"
                 done = Failed(OutcomeUnknown(message, hint=_LATER))
                 await self.record(
-                    call, done, lambda tx: sends.end_lease(tx, request, self._now())
+                    call, done, lambda tx: ledger.end_lease(tx, request, self._now())
                 )
             case Unclear(why):
                 return await self._leave_to_person(request, why, call)
@@ -236,63 +226,50 @@ class Delivery:
         if sent.result is not None:
             results.keep(tx, request.id, sent.result, self._now())
 
-    async def _try(self, request: Request, call: GateCall) -> _Sending:
+    async def _try(self, request: Request, call: GateCall) -> Attempt:
         """Send once. Where the answer is lost, look; only what is certainly not sent is sent again."""
         try:
             hand = await hand_for(request, self._mailbox, self._store, self._servers)
         except SendFailed as error:  # the bytes of an attachment are gone
-            return _Refused(error) if request.token is None else _Unseen(error)
+            return NotTaken(error) if request.token is None else NotSeen(error)
         found = await self._prepare_or_check(request, hand, call)
         tries = 0
         while isinstance(found, NotSent):
             if tries == _TRIES:
-                return _Refused(SendFailed("the provider did not take the mail"))
+                return NotTaken(SendFailed("the provider did not take the mail"))
             found = await self._send_once(request, found.token, hand)
             tries += 1
         return found
 
     async def _prepare_or_check(
         self, request: Request, hand: Hand, call: GateCall
-    ) -> _Sending | NotSent:
+    ) -> Attempt | NotSent:
         """A token to send by; for a mail that somebody began to send before, first what became of it."""
         if request.token is not None:
             found = await self._check(request.token, hand)
             if not isinstance(found, Unclear) or not request.once_more:
                 return found
         try:
-            await asyncio.to_thread(self._announce, request, call)
+            await asyncio.to_thread(announce, self._settings, request, call, self._now())
             with anyio.fail_after(self._step):
                 return NotSent(await hand.prepare())
         except (DeskError, TimeoutError) as error:
-            return _Refused(_explain(error))
-
-    def _announce(self, request: Request, call: GateCall) -> None:
-        """The Gmail server's contract has a line before each of its mails, which shows how the text begins."""
-        vault = self._settings.vault_path
-        if vault is None or (call.by != "gmail_mcp" and request.origin != "draft"):
-            return
-        try:
-            logs = (*self._settings.inside, "Logs")
-            vault_log.write_pre_send(vault, logs, request.action, self._now())
-        except (OSError, DeskError) as error:
-            raise SendFailed(
-                f"the line that goes before a send cannot be written: {error}"
-            ) from error
+            return NotTaken(explain(error))
 
     async def _send_once(
         self, request: Request, token: str, hand: Hand
-    ) -> _Sending | NotSent:
+    ) -> Attempt | NotSent:
         """The one place where something leaves the desk: the lease is ours, and the hand says when it may leave."""
         patience = self._step * hand.steps
         if (
             request.lease is None
             or self._now() + timedelta(seconds=patience) > request.lease
         ):
-            return _Unseen(_under_way())
+            return NotSeen(_under_way())
         kept: list[str] = []
 
         async def keep(later: str) -> None:
-            if not await self._store.write(sends.keep_token, request, later):
+            if not await self._store.write(ledger.keep_token, request, later):
                 raise _under_way()
             kept.append(later)
 
@@ -300,53 +277,44 @@ class Delivery:
             with anyio.fail_after(patience):
                 return await hand.send(token, keep)
         except UnderWay as error:
-            return _Unseen(error)
+            return NotSeen(error)
         except (DeskError, TimeoutError) as error:
-            if kept and not _says_not_sent(error):
+            if kept and not says_not_sent(error):
                 return await self._check(kept[-1], hand)
-            return _Refused(_explain(error))
+            return NotTaken(explain(error))
 
-    async def _check(self, token: str, hand: Hand) -> Sent | NotSent | Unclear | _Unseen:
+    async def _check(self, token: str, hand: Hand) -> Sent | NotSent | Unclear | NotSeen:
         try:
             with anyio.fail_after(self._step):
                 return await hand.check(token)
         except DeskError as error:
-            return _Unseen(error)
+            return NotSeen(error)
         except TimeoutError:
-            return _Unseen(TimedOut("it did not answer in time"))
+            return NotSeen(TimedOut("it did not answer in time"))
 
     def _put_back(self, tx: Transaction, request: Request, error: DeskError) -> None:
         now = self._now()
         note = f"You approved it, but it is not known to have left: {error.message}."
         due = now + later.backoff(request.attempts)
-        sends.put_back(tx, request, due, error=f"{error.code}: {error.message}", note=note)
-
-    def _unknown(self, request: Request) -> OutcomeUnknown:
-        path = self._settings.own_path("Pending_Approval", request.file)
-        return OutcomeUnknown(
-            f"outcome unknown; {request.action.unknown}",
-            hint=f"the person can look into the Sent folder and decide with {path}",
-            reason="unknown",
-            request=path,
-        )
+        said = f"{error.code}: {error.message}"
+        back = ledger.put_back(tx, request, due, error=said, note=note)
+        if isinstance(back, Request):
+            sends.give_back(tx, back)
 
     async def _leave_to_person(self, request: Request, why: str, call: GateCall) -> Failed:
         """Nobody knows whether it was sent: it waits for the person again, and says so."""
-        action = request.action
-        note = (
-            f"This {action.noun} may have {action.done} already ({why}). {action.where_to_look} To {action.again} it"
-            " once more, move this file to Approved/; to leave it at that, to Rejected/."
+        changes = request.wait_again(
+            returning.describe_doubt(request.action, why), self._now()
         )
-        file = file_name(request.id, request.action.kind, request.revision + 1)
-        failed = Failed(self._unknown(replace(request, file=file)))
-
-        async def write(work: Callable[[Transaction], object]) -> None:
-            await self.record(call, failed, work)
-
-        await returning.return_to_person(
-            write, self._store, self._door, request, "unknown", note, self._now()
+        failed = Failed(self._describe_unknown(request, changes["file"]))
+        await self.record(
+            call, failed, lambda tx: ledger.change(tx, request, "unknown", **changes)
         )
+        await returning.show_again(self._store, self._door, request)
         return failed
+
+    def _describe_unknown(self, request: Request, file: str) -> OutcomeUnknown:
+        return returning.describe_unknown(self._settings, request.action, file)
 
     async def record(
         self,
@@ -372,16 +340,6 @@ class Delivery:
             await asyncio.to_thread(
                 vault_log.write_entry, self._settings.vault_path, logs, entry
             )
-
-
-def _says_not_sent(error: DeskError | TimeoutError) -> bool:
-    return isinstance(error, _CERTAINLY_NOT_SENT) and not isinstance(error, OutcomeUnknown)
-
-
-def _explain(error: DeskError | TimeoutError) -> DeskError:
-    if isinstance(error, DeskError):
-        return error
-    return ProviderDown("the mailbox did not answer in time")
 
 
 def _under_way() -> UnderWay:

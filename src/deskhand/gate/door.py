@@ -48,9 +48,8 @@ class ClosedDoor:
 
     async def write_edit(self, request: Request, action: Action) -> None:
         del action
-        if (
-            request.home == "Drafts"
-        ):  # its words stand in a file that this desk cannot reach
+        # Its words stand in a file that this desk cannot reach.
+        if request.home == "Drafts":
             raise Denied(
                 "a draft is edited where the vault is",
                 reason="no_vault",

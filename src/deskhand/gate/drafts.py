@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any
 
 from deskhand.errors import Changed, DeskError, InvalidInput
-from deskhand.gate import authorship, files, ledger, sends
+from deskhand.gate import authorship, files, handwritten, ledger, lists, sends
 from deskhand.gate.actions import Action
 from deskhand.gate.completing import complete
 from deskhand.gate.folders import Folders, RequestFile
@@ -89,7 +89,7 @@ class DraftReader(Follower):
     async def find_touched(self, folder: Folder) -> list[Request]:
         """The requests whose files lie in a folder where they were not seen before, or wait there to be sent."""
         names = await asyncio.to_thread(self.folders.names, folder)
-        known = await self._store.read(ledger.find_files, [name for name, _, _ in names])
+        known = await self._store.read(lists.find_files, [name for name, _, _ in names])
         moved = [
             request_id
             for request_id, seen, state in known.values()
@@ -173,7 +173,7 @@ class DraftReader(Follower):
         if self._sealed:
             return [], []
         now = self._now()
-        return await self._find_unused(lambda given: files.covers(given, action, now))
+        return await self._find_unused(lambda given: handwritten.covers(given, action, now))
 
     async def has_approved_thread(self, thread_id: str) -> bool:
         """Whether the person wrote a yes to an answer in this thread; of one that is gone nobody knows more."""
@@ -181,7 +181,7 @@ class DraftReader(Follower):
             return False
         now = self._now()
         written, _ = await self._find_unused(
-            lambda given: files.covers_thread(given, thread_id, now)
+            lambda given: handwritten.covers_thread(given, thread_id, now)
         )
         return bool(written)
 

@@ -1,4 +1,4 @@
-"""What stands in a request's file: the sealed text of a tool's request, a draft that may be edited, a yes by hand.
+"""What stands in a request's file: the sealed text of a tool's request, or a draft that may be edited.
 
 A sealed file is bound to one revision of one request by an HMAC over what it says; the key is never in the vault.
 A draft is not sealed: the person may edit it, and what they make of it is what they say yes to.
@@ -8,26 +8,24 @@ import hmac
 import json
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
 from deskhand.clock import iso
 from deskhand.errors import FieldProblem, InvalidInput, printable
 from deskhand.foreign.arguments import shorten_rows
-from deskhand.gate.actions import MAIL_TYPES, Action, Mail, SendEmail, addresses_of
+from deskhand.gate.actions import Action, SendEmail, addresses_of
 from deskhand.gate.folders import RequestFile
+from deskhand.gate.handwritten import is_sealed
 from deskhand.gate.links import read_html
 from deskhand.gate.requests import Request
 from deskhand.gate.risk import assess_text
-from deskhand.mail import mime
-from deskhand.mail.addresses import recipient, recipients
+from deskhand.mail.addresses import recipients
 from deskhand.notes import frontmatter
 from deskhand.notes.markdown import escape, escape_sentence
 
 DRAFT = "email_draft"
 """The type of a draft's file."""
-_SEALED_KEYS = frozenset({"action_id", "digest", "seal"})
 _MEANT = (
     *("type", "action_type", "to", "cc", "bcc", "subject"),
     *("created", "thread_id", "action_id", "digest", "expires", "revision"),
@@ -263,95 +261,3 @@ def _draft_body(body: str) -> str:
     """The same text, whichever line ends the person's editor writes."""
     text = body.replace("\r\n", "\n").strip()
     return f"{text}\n" if text else ""
-
-
-# A yes that the person wrote by hand.
-
-
-def is_sealed(given: Mapping[str, Any]) -> bool:
-    """Whether the desk wrote it, or somebody who wants it to look so."""
-    return bool(_SEALED_KEYS & given.keys())
-
-
-def is_approval(given: Mapping[str, Any]) -> bool:
-    return given.get("type") in MAIL_TYPES.values() and not is_sealed(given)
-
-
-def explain_approval(given: Mapping[str, Any], now: datetime) -> str | None:
-    """Why a hand-written approval covers no mail at all; None where it waits for one."""
-    if given.get("status") != "approved":
-        return f"its status is {given.get('status')!s:.40}, not approved"
-    if given.get("to") is None and given.get("thread_id") is None:
-        return "it names no recipient and no thread"
-    if given.get("to") is not None and not _is_address(given["to"]):
-        return f"{given['to']!s:.60} is no address"
-    if not _is_fresh(given.get("expires"), now):
-        return f"it expired on {given['expires']!s:.40}"
-    return None
-
-
-def covers(given: Mapping[str, Any], action: Action, now: datetime) -> bool:
-    """Whether a hand-written approval is about this mail: by type, status and recipient, and by all else it names."""
-    if is_sealed(given) or not isinstance(action, Mail) or action.is_more_than_plain:
-        return False
-    by_thread = action.kind == "reply_email" and given.get("thread_id") is not None
-    return (
-        given.get("type") == action.file_type
-        and given.get("status") == "approved"
-        and given.get("action_type", action.kind) == action.kind
-        and (
-            _is_address(given.get("to"), action.to)
-            or (by_thread and given.get("to") is None)
-        )
-        and _is_absent_or(given.get("thread_id"), action.thread_id)
-        and _is_absent_or(given.get("reply_to_message_id"), action.reply_to_message_id)
-        and _is_absent_or(given.get("account"), action.account)
-        and _is_subject(given.get("subject"), action)
-        and _is_fresh(given.get("expires"), now)
-    )
-
-
-def covers_thread(given: Mapping[str, Any], thread_id: str, now: datetime) -> bool:
-    """Whether a hand-written approval is about an answer in this thread, whomever it would go to."""
-    return (
-        not is_sealed(given)
-        and given.get("type") == MAIL_TYPES["reply_email"]
-        and given.get("status") == "approved"
-        and given.get("action_type", "reply_email") == "reply_email"
-        and str(given.get("thread_id")) == thread_id
-        and _is_fresh(given.get("expires"), now)
-    )
-
-
-def _is_address(given: Any, address: str | None = None) -> bool:
-    """Whether it is an address, and this one."""
-    try:
-        read = isinstance(given, str) and recipient(given.strip()).casefold()
-    except InvalidInput:
-        return False
-    return bool(read) and (address is None or read == address.casefold())
-
-
-def _is_absent_or(given: Any, actual: str | None) -> bool:
-    return given is None or str(given) == actual
-
-
-def _is_subject(given: Any, action: Action) -> bool:
-    if given is None or given == "":
-        return True
-    text = str(given).strip()
-    if text == action.subject.strip():
-        return True
-    return action.kind == "reply_email" and mime.reply_subject(text) == action.subject
-
-
-def _is_fresh(expires: Any, now: datetime) -> bool:
-    if expires is None:
-        return True
-    try:
-        until = datetime.fromisoformat(str(expires))
-    except ValueError:
-        return False
-    if until.tzinfo is None:
-        until = until.replace(tzinfo=UTC)
-    return now < until

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from deskhand import clock
 from deskhand.gate import sends
-from deskhand.gate.actions import ListedMail, UpdateEmails
+from deskhand.gate.mailchange import ListedMail, UpdateEmails
 from deskhand.gate.risk import MANY
 from deskhand.store import Transaction
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from deskhand import clock
 from deskhand.errors import DeskError, InvalidInput
-from deskhand.gate import files, ledger
+from deskhand.gate import files, ledger, lists
 from deskhand.gate.actions import Action
 from deskhand.gate.folders import Folders, RequestFile, as_file
 from deskhand.gate.proofs import Policy
@@ -75,9 +75,8 @@ class Follower:
     async def follow(self, request: Request) -> None:
         """Put the file where its row says; what cannot be moved now is moved at the next look over all."""
         now = await self._store.read(ledger.find, request.id)
-        request = (
-            now or request
-        )  # as it is, not as it was when somebody decided to follow it
+        # As it is, not as it was when somebody decided to follow it.
+        request = now or request
         try:
             placed = await asyncio.to_thread(self._follow, request)
         except (DeskError, OSError) as error:
@@ -87,7 +86,7 @@ class Follower:
             await self._store.write(ledger.remember_place, request.id, *placed)
 
     async def follow_all(self) -> None:
-        for request in await self._store.read(ledger.find_misplaced, 1000):
+        for request in await self._store.read(lists.find_misplaced, 1000):
             await self.follow(request)
 
     def _follow(self, request: Request) -> tuple[Folder, str]:
@@ -103,10 +102,11 @@ class Follower:
             self._mark(found, request)  # the person moved it there, and says nothing else
             return found.folder, found.name
         if request.place == "Approved" and found.folder != request.folder:
+            # The person moved it meanwhile: that is heard first.
             return (
                 request.folder,
                 request.file,
-            )  # the person moved it meanwhile: that is heard first
+            )
         if request.place == "Approved" and not self._is_unchanged(found, request):
             return found.folder, found.name  # heard as an edit at the next look
         self._mark(found, request)
@@ -146,7 +146,7 @@ class Follower:
         """The folders by which the person answers. One that is gone with what lay in it stays away: so is the vault."""
         if await asyncio.to_thread(
             self.folders.has, "Approved"
-        ) or not await self._store.read(ledger.has_approved):
+        ) or not await self._store.read(lists.has_approved):
             await asyncio.to_thread(self.folders.make, "Approved", "Rejected")
 
     async def write_edit(self, request: Request, action: Action) -> None:
@@ -157,9 +157,8 @@ class Follower:
     def _write_edit(self, request: Request, action: Action) -> None:
         if found := self.locate(request):
             text = files.rewrite_draft(found, action)
-            files.read_draft(
-                as_file(found.folder, found.name, text)
-            )  # what is no mail afterwards is refused now
+            # What is no mail afterwards is refused now.
+            files.read_draft(as_file(found.folder, found.name, text))
             self.folders.rewrite(found, text)
 
     async def replace(self, old: Request, new: Request) -> None:

@@ -6,8 +6,9 @@ from typing import Any, Protocol
 
 from deskhand.errors import OutcomeUnknown, Unavailable
 from deskhand.gate import enclosures
-from deskhand.gate.actions import Mail, MailChange, compose
+from deskhand.gate.actions import Mail, compose
 from deskhand.gate.leaving import LeaveList
+from deskhand.gate.mailchange import MailChange
 from deskhand.gate.question import Question
 from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from deskhand.errors import InvalidInput
-from deskhand.gate import authorship, files, ledger, sends
+from deskhand.gate import authorship, files, handwritten, ledger, sends
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.requests import Request
 from deskhand.store import Transaction
@@ -48,13 +48,13 @@ def _explain(
     request = ledger.find(tx, str(named)) if named else None
     if request is not None:
         return _explain_request(request, found)
-    if files.is_sealed(given):
+    if handwritten.is_sealed(given):
         return "no request of this desk has its id"
     if files.is_draft(found):
         return _explain_draft(
             tx, found, unopened.get(found.path, "the mail that it answers is not read yet")
         )
-    if files.is_approval(given):
+    if handwritten.is_approval(given):
         return _explain_approval(tx, found, now, sealed=sealed)
     return _explain_note(found)
 
@@ -95,7 +95,7 @@ def _explain_approval(
         return _NOT_THE_PERSONS
     if sends.was_used(tx, found):
         return "it was used before; write it anew to say yes once more"
-    return files.explain_approval(found.properties, now)
+    return handwritten.explain_approval(found.properties, now)
 
 
 def _explain_note(found: RequestFile) -> str:

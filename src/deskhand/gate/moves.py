@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from deskhand.gate import files
 from deskhand.gate.folders import Folders, RequestFile
 from deskhand.gate.following import says_the_same
+from deskhand.gate.question import Question
 from deskhand.gate.requests import Request
 
 
@@ -47,7 +48,41 @@ Move = Yes | No | Edited | TakenBack | Away | Outdated | Misplaced
 """What the person did with a file since it was seen last."""
 
 
-def see_missing(request: Request, folders: Folders) -> Move | None:
+def see(
+    request: Request, found: RequestFile | None, folders: Folders, key: bytes
+) -> Move | None:
+    """`found` is where the request's file lies now; None where nothing new was done with it."""
+    if found is None:
+        return _see_missing(request, folders)
+    match found.folder:
+        case "Rejected" if request.state == "rejected":
+            return None
+        case "Rejected" if request.folder == "Rejected":
+            return Misplaced()  # a no that was taken back on the page
+        case "Rejected":
+            return No(found)
+        case "Approved":
+            return _see_approved(request, found, key)
+        case _:
+            return _see_waiting(request, found)
+
+
+def _see_approved(request: Request, found: RequestFile, key: bytes) -> Move | None:
+    seen = request.folder == "Approved"
+    unconfirmed = seen and request.resting == "unconfirmed"
+    if seen and request.state != "approved" and not unconfirmed:
+        return Misplaced()
+    if request.home == "Drafts":
+        same = says_the_same(found, request)
+        if request.state == "approved":
+            return None if same else Edited(found)
+        return None if same and unconfirmed else Yes(found)
+    if files.is_intact(found, request, key):
+        return None if request.state == "approved" or unconfirmed else Yes(found)
+    return Outdated() if _is_outdated(found, request) else Edited(found)
+
+
+def _see_missing(request: Request, folders: Folders) -> Move | None:
     if request.state == "unknown":
         return Outdated()
     if request.state != "approved" or request.folder != "Approved":
@@ -55,20 +90,32 @@ def see_missing(request: Request, folders: Folders) -> Move | None:
     return TakenBack() if folders.has("Approved") else Away()
 
 
-def see_waiting(request: Request, found: RequestFile) -> Move | None:
+def _see_waiting(request: Request, found: RequestFile) -> Move | None:
     if request.state in ("approved", "rejected") and request.folder == request.place:
         return TakenBack()
-    if is_outdated(found, request):
+    if _is_outdated(found, request):
         return Outdated()
     if request.home == "Drafts" and not says_the_same(found, request):
         return Edited(found)
     return None
 
 
-def is_outdated(found: RequestFile, request: Request) -> bool:
+def _is_outdated(found: RequestFile, request: Request) -> bool:
     """Whether a sealed request's file is that of an earlier revision, or still the draft that it was."""
     if request.home == "Drafts":
         return False
     if files.is_draft(found):
         return True
     return files.names(found, request) and files.written_revision(found) < request.revision
+
+
+def lies_in_done(request: Request, folders: Folders) -> bool:
+    """Whether the vault knows of its leaving what the row does not: the database is older, from a backup."""
+    if request.may_have_left or request.state == "rejected":
+        return False
+    if isinstance(request.action, Question):
+        return False
+    found = folders.read("Done", request.file)
+    if found is None or found.properties.get("status") not in ("done", "unknown"):
+        return False
+    return found.properties.get("draft_id") == request.id or files.names(found, request)

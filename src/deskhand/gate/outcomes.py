@@ -5,10 +5,21 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from deskhand.audit import Result
-from deskhand.errors import DeskError
+from deskhand.errors import (
+    AuthRequired,
+    Denied,
+    DeskError,
+    InvalidInput,
+    OutcomeUnknown,
+    ProviderDown,
+    RateLimited,
+    SendFailed,
+)
 from deskhand.gate.actions import Action
 from deskhand.gate.rate import Limits
-from deskhand.mail import Sent
+from deskhand.mail import Sent, Unclear
+
+_CERTAINLY_NOT_SENT = (SendFailed, RateLimited, AuthRequired, Denied, InvalidInput)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +52,22 @@ class Failed:
     error: DeskError
 
 
+@dataclass(frozen=True, slots=True)
+class NotTaken:
+    """Certainly not sent."""
+
+    error: DeskError
+
+
+@dataclass(frozen=True, slots=True)
+class NotSeen:
+    """The answer was lost, and looking failed too: whoever comes next looks again."""
+
+    error: DeskError
+
+
+Attempt = Sent | Unclear | NotTaken | NotSeen
+"""What comes of one try to send."""
 Departure = Released | DevMode | Limited | Failed
 """What comes of a mail that a person has approved."""
 
@@ -74,3 +101,13 @@ def result_of(outcome: Departure) -> tuple[Result, str | None]:
             return "rate_limited", None
         case Failed(error):
             return "error", f"{error.code}: {error.message}"
+
+
+def says_not_sent(error: DeskError | TimeoutError) -> bool:
+    return isinstance(error, _CERTAINLY_NOT_SENT) and not isinstance(error, OutcomeUnknown)
+
+
+def explain(error: DeskError | TimeoutError) -> DeskError:
+    if isinstance(error, DeskError):
+        return error
+    return ProviderDown("the mailbox did not answer in time")

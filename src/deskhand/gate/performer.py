@@ -1,18 +1,20 @@
 """Goes on with what the person answered: ends a hold, lets a yes leave when its time has come, lets it expire."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from deskhand import audit
 from deskhand.config import Settings
 from deskhand.errors import DeskError, NotFound
-from deskhand.gate import later, ledger
+from deskhand.gate import later, ledger, results
 from deskhand.gate.delivery import Delivery
 from deskhand.gate.door import Door
 from deskhand.gate.ledger import Conflict
-from deskhand.gate.outcomes import Departure, DevMode, Failed
+from deskhand.gate.outcomes import Departure, DevMode, Failed, Released
 from deskhand.gate.record import GateCall, call_to_release, facts_of
-from deskhand.gate.requests import Request
+from deskhand.gate.requests import REPEATED, Request
+from deskhand.mail import Sent
 from deskhand.store import Store, Transaction
 
 
@@ -70,7 +72,7 @@ class Performer:
         if request.state == "held" and request.decided != taken:
             return False  # taken back and given again: that yes has its own rest
         if request.is_early(self._now()) and request.state in ("held", "approved"):
-            await self._store.write(ledger.put_off, request)
+            await self._store.write(ledger.rest_until_its_time, request)
             return False
         if request.state == "held":
             request = await self.end_hold(request)
@@ -105,6 +107,36 @@ class Performer:
         await self._door.follow(approved)
         return approved
 
+    async def _tell_or_deliver(self, request: Request, call: GateCall) -> Departure | None:
+        """What comes of a request that was answered already; None where it has to be asked, again or still."""
+        if request.state in ("approved", "sending", "unknown"):
+            return await self._delivery.deliver(request, call)
+        return await self._report_earlier_send(request, call)
+
+    async def _report_earlier_send(
+        self, request: Request, call: GateCall
+    ) -> Released | None:
+        """The answer to a call that was lost, or that nobody was on the line for: no second request is made of it."""
+        now = self._now()
+        repeated = (
+            request.asked_by == call.by
+            and now < request.left + REPEATED
+            and request.action.is_told_again
+        )
+        if request.state != "sent" or not (
+            repeated or (request.untold and not request.is_late(now))
+        ):
+            return None
+        if not await self._store.write(ledger.mark_told, request) and not repeated:
+            return None
+        result = await self._store.read(results.find, request.id, now)
+        mail = Sent(request.message_id or "", request.thread_id or "", result=result)
+        edited = request.digest != request.asked
+        done = Released(mail, request.left, edited, request.action, earlier=request.id)
+        parameters = {**call.parameters, **facts_of(request), "told": True}
+        await self._delivery.record(replace(call, parameters=parameters), done)
+        return done
+
     async def find(self, request_id: str) -> Request:
         """One request, after what the person did with its file."""
         request = await self._store.read(ledger.find, request_id)
@@ -118,8 +150,9 @@ class Performer:
     async def refresh(self, request: Request) -> Request:
         """The request after what the person did with its file, and after its time has run out."""
         heard = await self._door.hear(request)
-        late = heard.expires is not None and self._now() >= heard.expires
-        if not (late and heard.state in ("waiting", "held", "approved")):
+        if not (
+            heard.is_late(self._now()) and heard.state in ("waiting", "held", "approved")
+        ):
             return heard
         note = heard.note
         if heard.state in ("held", "approved"):

@@ -98,9 +98,8 @@ class Permission:
         risk = risk_of(action, card)
         if action.named() != self.names or risk.level == "high":
             return False
-        seen = {
-            each for each in self.seen if not each.endswith(" more.")
-        }  # what was not named was not seen
+        # What was not named was not seen.
+        seen = {each for each in self.seen if not each.endswith(" more.")}
         return _is_to_known(action, card) and set(risk.reasons) <= seen
 
 

@@ -14,10 +14,11 @@ from deskhand.gate.actions import Action, read_action
 from deskhand.gate.cards import Card
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.permissions import EQUAL_ANSWERS, Permission, Terms, may_permit
-from deskhand.gate.proofs import Answer, Policy, approve, give
+from deskhand.gate.proofs import Answer, Policy
 from deskhand.gate.record import GateCall
 from deskhand.gate.requests import Request
 from deskhand.gate.waiting import Waiting
+from deskhand.gate.written_answers import approve, give
 from deskhand.store import Store, Transaction
 
 
@@ -68,9 +69,8 @@ class Permitting:
                     continue
                 held = approve(tx, request, self._policy.answer_under(each), now, due=until)
                 if isinstance(held, Conflict):
-                    raise Changed(
-                        "it changed in this moment"
-                    )  # and this use of the permission is not counted
+                    # And this use of the permission is not counted.
+                    raise Changed("it changed in this moment")
                 return held
             return None
 

@@ -1,28 +1,26 @@
-"""An answer as it is written down: what was said to which text, by whom, and why it counts as the person's word.
+"""Why an answer counts as the person's word.
 
-It changes the row and stands on the record in the same transaction. Whichever door it came in by, `Policy` says whether
-its proof is enough at this desk; a claim asks it again before anything leaves.
+Whichever door it came in by, `Policy` says whether its proof is enough at this desk; a claim asks it again before
+anything leaves.
 """
 
 import hmac
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from deskhand import audit, clock
+from deskhand import clock
 from deskhand.audit import witness
 from deskhand.config import LeastProof
 from deskhand.errors import Denied
-from deskhand.gate import history, ledger, passkeys, passwords, permissions
-from deskhand.gate.ledger import Conflict
-from deskhand.gate.passkeys import Assertion, KeptAssertion
+from deskhand.gate import history, passkeys, passwords, permissions, webauthn
 from deskhand.gate.permissions import Permission
-from deskhand.gate.record import GateCall, facts_of
-from deskhand.gate.requests import LIFETIME, Proof, Request, State, Word
+from deskhand.gate.requests import Proof, Request, Word
 from deskhand.gate.rows import ANSWER_COLUMNS, WrittenAnswer
-from deskhand.store import Row, Store, Transaction
+from deskhand.gate.webauthn import KeptAssertion
+from deskhand.store import Row, Store, Transaction, marks
 
 _COUNT: dict[LeastProof, tuple[Proof, ...]] = {
     "vault": ("vault", "hand-written", "page", "terminal", "password", "passkey"),
@@ -51,28 +49,6 @@ class Proven:
 
     proof: Proof
     signature: KeptAssertion | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Typed:
-    """The password as somebody typed it for one answer."""
-
-    password: str
-    source: str
-    """Where it was typed: a session, or the terminal. Who guesses in one place keeps nobody out of another."""
-
-
-@dataclass(frozen=True, slots=True)
-class Signed:
-    """A passkey's signature, on the page of this origin and in this session."""
-
-    assertion: Assertion
-    origin: str
-    session: str
-
-
-Claim = Proof | Typed | Signed | Proven
-"""What somebody brings with an answer; what was looked at before is taken as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +113,8 @@ class Policy:
             return self._is_permitted(tx, request)
         if self.least == "passkey":
             return self._is_last_word(tx, request)
-        marks = ", ".join("?" for _ in _COUNT[self.least])
         sql = f"SELECT {ANSWER_COLUMNS}, evidence FROM answers WHERE request_id = ? AND digest = ?"
-        named = f"word IN ('held', 'approved') AND proof IN ({marks})"
+        named = f"word IN ('held', 'approved') AND proof IN ({marks(_COUNT[self.least])})"
         rows = tx.all(
             f"{sql} AND {named}", request.id, request.action.digest, *_COUNT[self.least]
         )
@@ -250,7 +225,7 @@ class Policy:
         if said.word not in _SIGNED_AS.get(written.word, (written.word,)):
             return "another answer was signed"
         try:
-            passkeys.check(key, said, kept.assertion)
+            webauthn.check(key, said, kept.assertion)
         except Denied as error:
             return error.message
         return None
@@ -295,111 +270,3 @@ def _signed_terms(tx: Transaction, permission: Permission) -> list[Row]:
         for row, each in zip(rows, said, strict=True)
         if terms in each.about or len(each.about) == 1
     ]
-
-
-def give(
-    tx: Transaction,
-    /,
-    request: Request,
-    answer: Answer,
-    state: State,
-    now: datetime,
-    **changes: Any,
-) -> Request | Conflict:
-    """Change the row as the answer says and write the answer down; not where somebody else was faster."""
-    changed = ledger.change(tx, request, state, **changes)
-    if isinstance(changed, Request):
-        _write_down(tx, changed, answer, now)
-        call = GateCall(answer.by, answer.word, changed.action.target, now)
-        more = facts_of(changed) | {"proof": answer.describe_proof(changed)}
-        if answer.word in ("held", "snoozed"):
-            more["until"] = clock.iso(changed.snoozed or changed.due or now)
-        audit.append(tx, call.entry("success", None, now, **more))
-    return changed
-
-
-def approve(
-    tx: Transaction,
-    /,
-    request: Request,
-    answer: Answer,
-    now: datetime,
-    *,
-    due: datetime,
-    **changes: Any,
-) -> Request | Conflict:
-    """A yes: to rest until `due`, or to act upon now; what has a time of its own does not leave before it."""
-    state: State = "held" if answer.word == "held" else "approved"
-    yes: dict[str, Any] = {
-        "proof": answer.proof,
-        "decided_by": answer.by,
-        "decided": now,
-        "once_more": request.may_have_left,
-        "due": max(due, request.action.send_at or due),
-        "attempts": 0,
-        "error": None,
-        "resting": None,
-        "snoozed": None,
-        "note": None,
-        "settled": False,
-    }
-    if request.state == "unknown":
-        yes["expires"] = now + LIFETIME  # however long ago it was asked, this yes is new
-    return give(tx, request, answer, state, now, **yes | changes)
-
-
-def note_hand_written(
-    tx: Transaction, request: Request, answer: Answer, now: datetime
-) -> Request:
-    """A yes that the person wrote by hand, for a request that was made by it."""
-    yes: dict[str, Any] = {
-        "proof": answer.proof,
-        "decided_by": "hand-written approval",
-        "decided": now,
-    }
-    ledger.change(tx, request, "approved", due=now, **yes)
-    approved = replace(request, **yes)
-    _write_down(tx, approved, answer, now)
-    return approved
-
-
-def carry_over_yes(tx: Transaction, request: Request, words: str, digest: str) -> bool:
-    """Let a yes that an earlier version kept by the digest of the words alone count for the whole mail."""
-    copied = tx.execute(
-        "INSERT INTO answers (request_id, revision, word, digest, proof, said_by, at, words)"
-        " SELECT request_id, revision, word, ?, proof, said_by, at, words FROM answers"
-        " WHERE request_id = ? AND digest = ? AND word IN ('held', 'approved')",
-        *(digest, request.id, words),
-    )
-    return copied > 0
-
-
-def _write_down(tx: Transaction, request: Request, answer: Answer, now: datetime) -> None:
-    before = tx.one("SELECT MAX(number) FROM answers WHERE request_id = ?", request.id)
-    number = 1 + ((before and before[0]) or 0)
-    assertion = None
-    if answer.signature is not None:
-        assertion = answer.signature.model_dump_json()
-    written = WrittenAnswer(
-        request_id=request.id,
-        revision=request.revision,
-        word=answer.word,
-        digest=request.digest,
-        proof=answer.proof,
-        said_by=answer.by,
-        at=clock.to_ms(now),
-        words=answer.words,
-        number=number,
-        assertion=assertion,
-    )
-    evidence = None
-    if answer.proof in ("password", "passkey"):
-        evidence = answer.policy.evidence(written)
-    if answer.proof == "permission":
-        evidence = answer.policy.sign(request.id, answer.by, request.digest, number)
-    marks = ", ".join("?" for _ in written)
-    tx.execute(
-        f"INSERT INTO answers ({ANSWER_COLUMNS}, evidence) VALUES ({marks}, ?)",
-        *written,
-        evidence,
-    )

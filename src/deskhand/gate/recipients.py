@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from deskhand.gate import ledger, lookalikes
-from deskhand.gate.meeting import Met, find_met, find_written_to
+from deskhand.gate import lists, lookalikes
+from deskhand.gate.correspondents import Correspondence, find_met, find_written_to
 from deskhand.store import Transaction
 
 _MOST_DOMAINS = 2000
@@ -25,7 +25,7 @@ class Acquaintance:
     sent: dict[str, tuple[int, datetime]]
     """How many mails left for an address, and when the last one did."""
     domains: frozenset[str]
-    met: Mapping[str, Met] = field(default_factory=dict)
+    met: Mapping[str, Correspondence] = field(default_factory=dict)
     """What the mailbox has of an address."""
     written: frozenset[str] = frozenset()
     """Everybody whom the person has written to."""
@@ -67,10 +67,10 @@ def find(tx: Transaction, addresses: Iterable[str]) -> Acquaintance:
     """A few queries, however many the addresses are."""
     folded = sorted({address.casefold() for address in addresses})
     written = {
-        *ledger.addresses_written_to(tx, _MOST_DOMAINS),
+        *lists.addresses_written_to(tx, _MOST_DOMAINS),
         *find_written_to(tx, _MOST_DOMAINS),
     }
     domains = frozenset(address.rpartition("@")[2] for address in written)
     return Acquaintance(
-        ledger.mails_sent_to(tx, folded), domains, find_met(tx, folded), frozenset(written)
+        lists.mails_sent_to(tx, folded), domains, find_met(tx, folded), frozenset(written)
     )

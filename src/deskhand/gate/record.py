@@ -6,10 +6,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from deskhand import audit
+from deskhand.audit import vault_log
 from deskhand.clock import iso
-from deskhand.gate.actions import Proposal, ReplyEmail, SendEmail, UpdateEmails
+from deskhand.config import Settings
+from deskhand.errors import DeskError, SendFailed
+from deskhand.gate.actions import Proposal, ReplyEmail, SendEmail
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.leaving import LeaveList
+from deskhand.gate.mailchange import UpdateEmails
 from deskhand.gate.question import Question
 from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall
@@ -46,20 +50,11 @@ class GateCall:
 
 
 def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) -> GateCall:
+    parameters: dict[str, Any]
     match proposal:
         case SendEmail():
             target = proposal.to
-            lines = {"to": proposal.to, "cc": proposal.cc, "bcc": proposal.bcc}
-            parameters: dict[str, Any] = {
-                name: audit.masked_line(line) for name, line in lines.items() if line
-            }
-            parameters["subject"] = proposal.subject
-            if proposal.send_at:
-                parameters["send_at"] = iso(proposal.send_at)
-            parameters |= _name_follow_up(proposal)
-            parameters |= _name_files(proposal.attachments)
-            if proposal.reply_to_message_id:
-                parameters["reply_to_message_id"] = proposal.reply_to_message_id
+            parameters = _name_mail(proposal)
         case ReplyEmail():
             target = f"thread {proposal.thread_id}"
             parameters = {
@@ -97,6 +92,35 @@ def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) 
     if client is not None:
         parameters["client"] = client
     return GateCall(by, proposal.kind, target, started, parameters, proposed=True)
+
+
+def _name_mail(proposal: SendEmail) -> dict[str, Any]:
+    lines = {"to": proposal.to, "cc": proposal.cc, "bcc": proposal.bcc}
+    found: dict[str, Any] = {
+        name: audit.masked_line(line) for name, line in lines.items() if line
+    }
+    found["subject"] = proposal.subject
+    if proposal.send_at:
+        found["send_at"] = iso(proposal.send_at)
+    found |= _name_follow_up(proposal)
+    found |= _name_files(proposal.attachments)
+    if proposal.reply_to_message_id:
+        found["reply_to_message_id"] = proposal.reply_to_message_id
+    return found
+
+
+def announce(settings: Settings, request: Request, call: GateCall, now: datetime) -> None:
+    """The Gmail server's contract has a line before each of its mails, which shows how the text begins."""
+    vault = settings.vault_path
+    if vault is None or (call.by != "gmail_mcp" and request.origin != "draft"):
+        return
+    try:
+        logs = (*settings.inside, "Logs")
+        vault_log.write_pre_send(vault, logs, request.action, now)
+    except (OSError, DeskError) as error:
+        raise SendFailed(
+            f"the line that goes before a send cannot be written: {error}"
+        ) from error
 
 
 def _reach_of(answer: ReplyEmail) -> dict[str, Any]:

@@ -14,7 +14,7 @@ The rows are in `ledger`; a file in the vault follows its row, never the other w
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from deskhand.clock import iso
 from deskhand.gate.actions import Action
@@ -154,6 +154,29 @@ class Request:
                 return "Rejected"
             case "sent" | "expired" | "withdrawn" | "failed":
                 return "Done"
+
+    @property
+    def next_revision(self) -> dict[str, Any]:
+        """What makes its row that of another revision: a sealed file is of one alone."""
+        number = self.revision + 1
+        return {
+            "revision": number,
+            "file": file_name(self.id, self.action.kind, number),
+        }
+
+    def wait_again(self, note: str, now: datetime) -> dict[str, Any]:
+        """What changes where it waits as a new revision, so that the file which said yes says nothing any more."""
+        return self.next_revision | {
+            "folder": "Pending_Approval",
+            "note": note,
+            "expires": now + LIFETIME,
+            "lease": None,
+            "due": None,
+        }
+
+    def is_late(self, now: datetime) -> bool:
+        """Whether its time has run out."""
+        return self.expires is not None and now >= self.expires
 
     def is_early(self, now: datetime) -> bool:
         """Whether it has a time of its own, and that has not come."""

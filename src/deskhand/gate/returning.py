@@ -2,49 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Any
 
 from deskhand.config import Settings
-from deskhand.errors import Changed, DeskError
+from deskhand.errors import Changed, DeskError, OutcomeUnknown
 from deskhand.gate import enclosures, ledger
+from deskhand.gate.actions import Action
 from deskhand.gate.door import Door
-from deskhand.gate.requests import LIFETIME, Request, State, file_name
-from deskhand.store import Store, Transaction
+from deskhand.gate.requests import Request
+from deskhand.store import Store
 
 log = logging.getLogger("deskhand.delivery")
-
-Write = Callable[[Callable[[Transaction], object]], Awaitable[object]]
-
-
-async def return_to_person(
-    write: Write,
-    store: Store,
-    door: Door,
-    request: Request,
-    state: State,
-    note: str,
-    now: datetime,
-) -> None:
-    """It waits as a new revision, so that the file which said yes says nothing any more."""
-    revision = request.revision + 1
-    changes: dict[str, Any] = {
-        "revision": revision,
-        "file": file_name(request.id, request.action.kind, revision),
-        "folder": "Pending_Approval",
-        "note": note,
-        "expires": now + LIFETIME,
-        "lease": None,
-        "due": None,
-    }
-    await write(lambda tx: ledger.change(tx, request, state, **changes))
-    left = await store.read(ledger.find, request.id) or request
-    try:
-        await door.retire(request)
-        await door.replace(request, left)
-    except (OSError, DeskError) as error:  # the next call writes it, where this one cannot
-        log.warning("not_followed", extra={"request": request.id, "why": str(error)})
 
 
 async def demand_same_files(
@@ -57,7 +25,37 @@ async def demand_same_files(
     if changed is None:
         return
     note = f"Nothing was sent: {changed} since this was asked. Bring the file back, or say no and have it asked anew."
-    await return_to_person(store.write, store, door, request, request.unanswered, note, now)
+    changes = request.wait_again(note, now)
+    await store.write(ledger.change, request, request.unanswered, **changes)
+    await show_again(store, door, request)
     raise Changed(
         f"{changed} since the person was asked", hint="ask again with the file as it is now"
+    )
+
+
+async def show_again(store: Store, door: Door, request: Request) -> None:
+    """Its file is that of the new revision; where it cannot be written now, the next call writes it."""
+    left = await store.read(ledger.find, request.id) or request
+    try:
+        await door.retire(request)
+        await door.replace(request, left)
+    except (OSError, DeskError) as error:
+        log.warning("not_followed", extra={"request": request.id, "why": str(error)})
+
+
+def describe_doubt(action: Action, why: str) -> str:
+    """What its card says where nobody knows whether it left."""
+    return (
+        f"This {action.noun} may have {action.done} already ({why}). {action.where_to_look} To {action.again} it"
+        " once more, move this file to Approved/; to leave it at that, to Rejected/."
+    )
+
+
+def describe_unknown(settings: Settings, action: Action, file: str) -> OutcomeUnknown:
+    path = settings.own_path("Pending_Approval", file)
+    return OutcomeUnknown(
+        f"outcome unknown; {action.unknown}",
+        hint=f"the person can look into the Sent folder and decide with {path}",
+        reason="unknown",
+        request=path,
     )

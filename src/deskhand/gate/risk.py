@@ -1,46 +1,29 @@
-"""What is odd about a mail that would leave, and how carefully the person should look. Pure."""
+"""How carefully the person should look at an action before saying yes, and at what. Pure."""
 
-import re
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from deskhand import unseen
 from deskhand.foreign.arguments import shorten_rows
-from deskhand.gate.actions import Action, Mail, MailChange, addresses_of
-from deskhand.gate.enclosures import Enclosure
+from deskhand.gate.actions import Action, Mail, addresses_of
 from deskhand.gate.leaving import LeaveList
-from deskhand.gate.links import LOOKED_AT, UNREAD, linked_hosts, read_html
-from deskhand.gate.lookalikes import (
-    count_scripts,
-    domain_of,
-    is_twin,
-    looks_like,
-    poses_as_latin,
-    readable,
-    skeleton,
+from deskhand.gate.lookalikes import count_scripts
+from deskhand.gate.mailchange import MailChange
+from deskhand.gate.oddities import (
+    MAIL_CHECKS,
+    QUESTION_CHECKS,
+    TEXT_CHECKS,
+    Facts,
+    Level,
+    Reasons,
+    find_oddities,
 )
 from deskhand.gate.question import Question
 from deskhand.gate.toolcall import ToolCall
-from deskhand.mail import html
 
-Level = Literal["low", "medium", "high"]
 _LEVELS: tuple[Level, ...] = ("low", "medium", "high")
-LONG = 20_000
-"""A text that nobody reads to its end before saying yes."""
-MANY_RECIPIENTS = 10
-SHOWN = 10
-"""How many of a kind are named; the others are counted."""
 MANY = 50
 """More mails than these are changed only where the person says yes."""
-
-_DELICATE = re.compile(
-    r"\b(?:passwords?|passcodes?|passwort|credentials?|2fa|one-time code|verification code|pin code|api key"
-    r"|invoices?|iban|bic|swift|wire|bank (?:account|details|transfer)|account number|credit card|payments?|refund"
-    r"|gift cards?|bitcoin|rechnung|überweisung|kontonummer)\b"
-    r"|\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?\b",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,42 +33,9 @@ class Risk:
     """The gravest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What the desk itself knows about a mail that would leave; nothing of it is anybody's claim."""
-
-    account: str
-    everybody: tuple[str, ...]
-    """Each address that it goes to."""
-    subject: str
-    body: str
-    new: frozenset[str] = frozenset()
-    """Those of them whom the desk does not know, see `recipients`."""
-    attachments: tuple[Enclosure, ...] = ()
-    blind: tuple[str, ...] = ()
-    """Those of them whom the others do not see."""
-    sender: str | None = None
-    """Whose mail it answers."""
-    participants: tuple[str, ...] = ()
-    """All whom that mail names."""
-    domains: frozenset[str] = frozenset()
-    """Of the addresses that this desk has written to."""
-    warnings: tuple[str, ...] = ()
-    """What is odd about the mail it answers."""
-    html: str = ""
-    """The same text as HTML, which leaves beside it."""
-    as_text: bool = False
-    """It leaves as plain text, though it is written as a page."""
-    sent_before: str | None = None
-    """That the very same mail has left already."""
-
-
-_Reasons = Iterator[tuple[Level, str]]
-
-
 def assess(facts: Facts) -> Risk:
     """How carefully the person should look before saying yes, and at what."""
-    return _weigh([each for check in _CHECKS for each in check(facts)])
+    return _weigh(find_oddities(facts, MAIL_CHECKS))
 
 
 def _weigh(found: list[tuple[Level, str]]) -> Risk:
@@ -93,214 +43,6 @@ def _weigh(found: list[tuple[Level, str]]) -> Risk:
     if not found:
         return Risk("low", ())
     return Risk(found[0][0], tuple(text for _, text in found))
-
-
-def _recipients(facts: Facts) -> _Reasons:
-    new = [each for each in facts.everybody if each in facts.new]
-    if new:
-        yield (
-            "medium",
-            f"New recipient{'s' if len(new) > 1 else ''}: this desk has never written to {_few(new)}.",
-        )
-    outside = [each for each in facts.everybody if _is_outside(each, facts)]
-    if len(facts.everybody) == 1 and outside:
-        yield "low", "The recipient is outside your own domain."
-    elif outside:
-        yield (
-            "low",
-            f"{len(outside)} of {len(facts.everybody)} recipients are outside your own domain: {_few(outside)}.",
-        )
-    if len(facts.everybody) > MANY_RECIPIENTS:
-        yield "medium", f"It goes to {len(facts.everybody)} recipients at once."
-    if facts.blind:
-        yield "medium", f"Blind copies, which the others do not see: {_few(facts.blind)}."
-
-
-def _thread(facts: Facts) -> _Reasons:
-    if facts.sender is None:
-        return
-    first = facts.everybody[0]
-    if facts.sender.casefold() not in map(str.casefold, facts.everybody):
-        more = f" and {len(facts.everybody) - 1} more" if len(facts.everybody) > 1 else ""
-        yield (
-            "high",
-            f"The answer goes to {first}{more}, not to {facts.sender}, who wrote the mail.",
-        )
-    there = {facts.sender.casefold(), facts.account.casefold(), *facts.participants}
-    added = [each for each in facts.everybody if each.casefold() not in there]
-    if added and len(facts.everybody) > 1:
-        level: Level = (
-            "high" if any(_is_outside(each, facts) for each in added) else "medium"
-        )
-        yield level, f"The mail that it answers does not name {_few(added)}."
-
-
-def _few(addresses: Sequence[str]) -> str:
-    more = f" and {len(addresses) - SHOWN} more" if len(addresses) > SHOWN else ""
-    return f"{', '.join(addresses[:SHOWN])}{more}"
-
-
-def _spelling(facts: Facts) -> _Reasons:
-    for domain in dict.fromkeys(map(domain_of, facts.everybody)):
-        yield from _spelling_of(domain, facts)
-
-
-def _spelling_of(domain: str, facts: Facts) -> _Reasons:
-    shown = readable(domain)
-    if count_scripts(shown) > 1:
-        yield (
-            "high",
-            f"The domain {domain} reads as {shown}: letters of several alphabets that look alike.",
-        )
-    elif shown != domain and poses_as_latin(shown):
-        yield (
-            "high",
-            f"The domain {domain} reads as {shown}, which only looks like {skeleton(shown)}.",
-        )
-    elif shown != domain:
-        yield "medium", f"The domain {domain} reads as {shown}."
-    others = (facts.account, facts.sender or "", *facts.participants, *facts.everybody)
-    trusted = facts.domains | set(map(domain_of, others))
-    if domain not in facts.domains and domain != domain_of(facts.account):
-        for other in sorted(trusted - {domain, ""}):
-            if looks_like(shown, readable(other)):
-                yield "high", f"The domain {domain} looks like {other}, but is another."
-
-
-def _names(facts: Facts) -> _Reasons:
-    for address in facts.everybody:
-        name = address.rpartition("@")[0]
-        if count_scripts(name) > 1:
-            yield (
-                "high",
-                f"The name {name} mixes letters of several alphabets that look alike.",
-            )
-        elif not name.isascii():
-            yield "medium", f"The name {name} is not written in plain letters."
-        twins = [
-            each
-            for each in (*facts.everybody, *facts.participants)
-            if is_twin(each, address)
-        ]
-        if twins:
-            yield "high", f"{address} looks like {twins[0]}, but is another."
-
-
-def _links(facts: Facts) -> _Reasons:
-    hosts, masked = linked_hosts(
-        _words_of(facts), read_html(facts.body, facts.html, as_text=facts.as_text)
-    )
-    if UNREAD in hosts:
-        yield "high", f"There are {UNREAD}."
-    if hosts:
-        yield "medium", f"Links lead to: {_some_of(hosts, 10)}."
-    if masked:
-        yield (
-            "high",
-            f"A link shows another name before the host that it leads to: {', '.join(masked[:10])}.",
-        )
-
-
-def _words_of(facts: Facts) -> str:
-    """All that somebody may read: the text as it is written, and as a page shows it."""
-    seen = read_html(facts.body, facts.html, as_text=facts.as_text)
-    shown = seen.text[:LOOKED_AT] if seen else ""
-    return f"{facts.subject}\n{facts.body[:LOOKED_AT]}\n{shown}"
-
-
-def _some_of(names: list[str], most: int) -> str:
-    """The first of them, and whether there are others: a permission is only for what was named."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"
-
-
-def _html(facts: Facts) -> _Reasons:
-    seen = read_html(facts.body, facts.html, as_text=facts.as_text)
-    if seen is None:
-        return
-    if facts.html:
-        yield "low", "It leaves as HTML too: most readers see the page, not the text."
-    else:
-        shown = (
-            f"a reader sees {len(seen.text):,} characters, not these {len(facts.body):,}"
-        )
-        yield "medium", f"It leaves as HTML: {shown}."
-    if seen.hidden_parts:
-        yield "high", f"Its HTML hides {seen.hidden_characters:,} characters from a reader."
-    if seen.doubts or seen.elsewhere:
-        named = [*seen.doubts[: html.MOST_DOUBTS], *(where for where, _ in seen.elsewhere)]
-        yield (
-            "high",
-            f"Its HTML may hide text by what was not understood: {'; '.join(named)}.",
-        )
-    for shown, real in seen.misleading[:10]:
-        yield "high", f"A link shows {shown} but leads to {real}."
-    for host in seen.forms[:10]:
-        yield "high", f"A form sends what is typed into it to {host}."
-
-
-def _characters(facts: Facts) -> _Reasons:
-    for problem in unseen.describe(_words_of(facts)):
-        yield "high", f"The text holds {problem}."
-
-
-def _topic(facts: Facts) -> _Reasons:
-    words = sorted({found[0].casefold() for found in _DELICATE.finditer(_words_of(facts))})
-    if words:
-        yield "medium", f"It speaks of money or secrets: {_some_of(words, 5)}."
-
-
-def _attachments(facts: Facts) -> _Reasons:
-    for each in facts.attachments:
-        for why in each.alarming:
-            yield "high", f"The attachment {each.name} {why}."
-        for why in each.odd:
-            yield "medium", f"The attachment {each.name} {why}."
-    if facts.attachments:
-        files = (
-            "a file" if len(facts.attachments) == 1 else f"{len(facts.attachments)} files"
-        )
-        yield "medium", f"It takes {files} along: read what is inside."
-
-
-def _weight(facts: Facts) -> _Reasons:
-    if len(facts.body) > LOOKED_AT:
-        yield (
-            "high",
-            f"The text has {len(facts.body):,} characters; only {LOOKED_AT:,} of them were looked at.",
-        )
-    elif len(facts.body) > LONG:
-        yield "medium", f"The text is long: {len(facts.body):,} characters."
-
-
-def _repetition(facts: Facts) -> _Reasons:
-    if facts.sent_before is not None:
-        yield "high", facts.sent_before
-
-
-def _original(facts: Facts) -> _Reasons:
-    for warning in facts.warnings:
-        yield "medium", f"The mail it answers: {warning.removesuffix('.')}."
-
-
-_CHECKS: tuple[Callable[[Facts], _Reasons], ...] = (
-    _repetition,
-    _recipients,
-    _thread,
-    _spelling,
-    _names,
-    _links,
-    _html,
-    _characters,
-    _topic,
-    _attachments,
-    _weight,
-    _original,
-)
-
-
-_TEXT_CHECKS = (_repetition, _links, _characters, _topic, _weight)
-"""Those that look at nothing but a text."""
 
 
 def assess_change(change: MailChange) -> Risk:
@@ -312,9 +54,7 @@ def assess_change(change: MailChange) -> Risk:
         )
     if len(change.mails) > MANY:
         reasons.append(("medium", f"It concerns {len(change.mails)} mails at once."))
-    if not reasons:
-        return Risk("low", ())
-    return Risk(reasons[0][0], tuple(text for _, text in reasons))
+    return _weigh(reasons)
 
 
 def assess_call(call: ToolCall, made_before: str | None) -> Risk:
@@ -332,14 +72,10 @@ def assess_call(call: ToolCall, made_before: str | None) -> Risk:
     facts = Facts(
         call.server, (), call.subject, text, as_text=True, sent_before=made_before
     )
-    found = [each for check in _TEXT_CHECKS for each in check(facts)]
+    found = find_oddities(facts, TEXT_CHECKS)
     if unshown := shorten_rows(rows)[1]:
-        found.append(
-            (
-                "high",
-                f"{unshown:,} of {len(rows):,} arguments are not on the card: read the whole call first.",
-            )
-        )
+        what = f"{unshown:,} of {len(rows):,} arguments are not on the card"
+        found.append(("high", f"{what}: read the whole call first."))
     found += _effects(call)
     found += [
         ("high", f"A name in it mixes alphabets or hides something: {name}.")
@@ -348,7 +84,7 @@ def assess_call(call: ToolCall, made_before: str | None) -> Risk:
     return _weigh(found)
 
 
-def _effects(call: ToolCall) -> _Reasons:
+def _effects(call: ToolCall) -> Reasons:
     """What its server says that the call does. Of a program's own tool its arguments tell."""
     if call.at is not None or call.hints.get("readOnlyHint") is True:
         return
@@ -382,19 +118,13 @@ def assess_action(action: Action, **known: Any) -> Risk:
             facts = Facts(
                 "", (), subject, address, as_text=True, sent_before=known.get("sent_before")
             )
-            found = [each for check in _TEXT_CHECKS for each in check(facts)]
-            found.append(
-                (
-                    "low",
-                    f"That {signed_by} signed it is what the mail says; nobody has checked it here.",
-                )
-            )
+            found = find_oddities(facts, TEXT_CHECKS)
+            claim = f"That {signed_by} signed it is what the mail says"
+            found.append(("low", f"{claim}; nobody has checked it here."))
             return _weigh(found)
         case Question(subject=subject, body=body):
             facts = Facts("", (), subject, body, as_text=True)
-            return _weigh(
-                [each for check in (_links, _characters, _weight) for each in check(facts)]
-            )
+            return _weigh(find_oddities(facts, QUESTION_CHECKS))
 
 
 def assess_text(action: Action) -> list[str]:
@@ -408,7 +138,3 @@ def assess_text(action: Action) -> list[str]:
         level = "medium"
     first, *others = action.caution
     return [f"Level: {level}. {first}", *others, *found.reasons]
-
-
-def _is_outside(address: str, facts: Facts) -> bool:
-    return domain_of(address) != domain_of(facts.account)

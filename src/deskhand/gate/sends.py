@@ -1,13 +1,10 @@
 """What a claim touches beside its request: the window of sends, and the approvals that a person wrote by hand."""
 
-from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
 
 from deskhand import clock
 from deskhand.gate.actions import Action, read_action
 from deskhand.gate.folders import RequestFile
-from deskhand.gate.ledger import AHEAD, Conflict, change
 from deskhand.gate.rate import Allow, Limits, Wait, judge
 from deskhand.gate.requests import Request
 from deskhand.store import Transaction
@@ -55,73 +52,20 @@ def count_since(tx: Transaction, since: datetime) -> int:
     return len(tx.all("SELECT at FROM sends WHERE at > ?", clock.to_ms(since)))
 
 
-def claim(
-    tx: Transaction, request: Request, *, now: datetime, lease: timedelta
-) -> Request | Conflict:
-    """approved -> sending, counted in the rate window. Nothing but an approved request is claimed."""
-    until = now + lease
-    frozen = request.frozen or now.replace(microsecond=0)
-    claimed = change(
-        tx,
-        replace(request, state="approved"),
-        "sending",
-        frozen=frozen,
-        lease=until,
-        due=until,
-        tried=now,
-    )
-    if isinstance(claimed, Request) and request.action.counted:
+def count(tx: Transaction, request: Request, now: datetime) -> None:
+    """It is claimed: one more in the window of its account."""
+    if request.action.counted:
         values = (request.id, clock.to_ms(now), request.action.account.casefold())
         tx.execute("INSERT INTO sends (action_id, at, account) VALUES (?, ?, ?)", *values)
-    return claimed
 
 
-def take_over(
-    tx: Transaction, request: Request, *, now: datetime, lease: timedelta
-) -> Request | Conflict:
-    """A request whose process died in the middle of sending: ours, unless somebody else took it over by now."""
-    return change(tx, request, "sending", lease=now + lease, due=now + lease, tried=now)
-
-
-def is_held(request: Request, now: datetime, lease: timedelta) -> bool:
-    """Whether somebody has the request now. A lease of a clock that was ahead, longer than any can be, is none."""
-    return request.lease is not None and now < request.lease <= now + lease + AHEAD
-
-
-def keep_token(tx: Transaction, request: Request, token: str) -> bool:
-    """Write down by which token it is sent now; not where the lease was lost meanwhile. "Once more" is used up."""
-    return not isinstance(
-        change(tx, request, "sending", token=token, once_more=False), Conflict
-    )
-
-
-def put_back(tx: Transaction, request: Request, due: datetime, **changes: Any) -> bool:
-    """Certainly not sent: neither the rate nor the yes is spent. Not where the lease was lost meanwhile."""
-    by_hand = request.proof == "hand-written"
-    changes |= {
-        "lease": None,
-        "token": None,
-        "attempts": request.attempts + 1,
-        "once_more": request.once_more,
-    }
-    if by_hand:
-        done = change(tx, request, "failed", due=None, **changes)
-    else:
-        done = change(tx, request, "approved", due=due, **changes)
-    if isinstance(done, Conflict):
-        return False
-    if by_hand:
-        tx.execute("DELETE FROM used_files WHERE action_id = ?", request.id)
+def give_back(tx: Transaction, request: Request) -> None:
+    """It certainly did not leave: neither the rate nor an approval by hand is spent."""
+    tx.execute("DELETE FROM used_files WHERE action_id = ?", request.id)
     tx.execute(
         "DELETE FROM sends WHERE action_id = ? AND at = (SELECT MAX(at) FROM sends WHERE action_id = ?)",
         *(request.id, request.id),
     )
-    return True
-
-
-def end_lease(tx: Transaction, request: Request, now: datetime) -> None:
-    """Whoever comes next may look what became of it."""
-    change(tx, request, "sending", lease=now, due=now)
 
 
 def use_approval(
@@ -130,9 +74,8 @@ def use_approval(
     """Write down that a hand-written approval is used; not where it was used before. See `take_turns`."""
     if was_used(tx, found):
         return False
-    at = max(
-        clock.to_ms(now), found.written
-    )  # a clock that was ahead must not make it newer than its own use
+    # A clock that was ahead must not make it newer than its own use.
+    at = max(clock.to_ms(now), found.written)
     values = (found.content, request.id, at)
     tx.execute("INSERT INTO used_files (content, action_id, at) VALUES (?, ?, ?)", *values)
     return True

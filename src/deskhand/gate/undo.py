@@ -8,8 +8,9 @@ from deskhand import clock
 from deskhand.errors import Changed
 from deskhand.gate import ledger
 from deskhand.gate.ledger import Conflict
-from deskhand.gate.proofs import Answer, give
+from deskhand.gate.proofs import Answer
 from deskhand.gate.requests import Request, Word
+from deskhand.gate.written_answers import give
 from deskhand.store import Transaction
 
 _MOST = 1000

@@ -9,17 +9,16 @@ file where its row says. Where a file lies decides nothing by itself, and what i
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from deskhand.errors import Changed, DeskError, InvalidInput, NotFound, Unavailable
-from deskhand.gate import files, ledger, proofs
+from deskhand.gate import files, ledger
 from deskhand.gate.actions import Action
 from deskhand.gate.differences import describe_difference
 from deskhand.gate.drafts import HEARD, DraftReader
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.following import knows_thread, says_the_same
-from deskhand.gate.ledger import Conflict
+from deskhand.gate.ledger import Change, Conflict
 from deskhand.gate.moves import (
     Away,
     Edited,
@@ -29,12 +28,11 @@ from deskhand.gate.moves import (
     Outdated,
     TakenBack,
     Yes,
-    is_outdated,
-    see_missing,
-    see_waiting,
+    lies_in_done,
+    see,
 )
-from deskhand.gate.question import Question
-from deskhand.gate.requests import LIFETIME, Request, file_name
+from deskhand.gate.requests import Request
+from deskhand.gate.written_answers import approve, carry_over_yes, give
 from deskhand.store import Transaction
 
 log = logging.getLogger("deskhand.vault")
@@ -62,16 +60,12 @@ class VaultDoor(DraftReader):
             return request
         try:
             await self.return_claimed()
-            if await asyncio.to_thread(self._lies_in_done, request):
+            if await asyncio.to_thread(lies_in_done, request, self.folders):
                 return await self._doubt(request)
             move = await asyncio.to_thread(self._see, request)
             if isinstance(move, Yes):
                 move = await asyncio.to_thread(self._find_no, request) or move
-            if (
-                move is None
-                or isinstance(move, Away)
-                or (self._is_expired(request) and not isinstance(move, No))
-            ):
+            if move is None or isinstance(move, Away) or self._is_too_late(request, move):
                 return request
             if self.policy.counts("vault"):
                 return await self._take_up(request, move)
@@ -125,78 +119,27 @@ class VaultDoor(DraftReader):
             case Yes(found) | No(found) | Edited(found):
                 raise Changed(f"{found.path} was changed in this moment")
 
-    def _lies_in_done(self, request: Request) -> bool:
-        """Whether the vault knows of its leaving what the row does not: the database is older, from a backup."""
-        if (
-            request.may_have_left
-            or request.state == "rejected"
-            or isinstance(request.action, Question)
-        ):
-            return False
-        found = self.folders.read("Done", request.file)
-        if found is None or found.properties.get("status") not in ("done", "unknown"):
-            return False
-        return found.properties.get("draft_id") == request.id or files.names(found, request)
-
     async def _doubt(self, request: Request) -> Request:
         log.warning("may_have_left", extra={"request": request.id, "why": _LEFT})
-        revision = request.revision + 1
-        changes: dict[str, Any] = {
-            "token": request.send_id,
-            "revision": revision,
-            "file": file_name(request.id, request.action.kind, revision),
-            "folder": "Pending_Approval",
-            "expires": self._now() + LIFETIME,
-            "note": f"{_LEFT} {request.action.where_to_look}",
-            "due": None,
-            "snoozed": None,
-        }
-        doubted = await self._write(
-            request, lambda tx: ledger.change(tx, request, "unknown", **changes)
-        )
+        changes = request.wait_again(f"{_LEFT} {request.action.where_to_look}", self._now())
+        changes |= {"token": request.send_id, "snoozed": None}
+        doubted = await self._write(request, ledger.change, "unknown", **changes)
         if doubted.state == "unknown":
             await self.replace(request, doubted)
         return doubted
 
     def _see(self, request: Request) -> Move | None:
-        found = self.locate(request)
-        if found is None:
-            return see_missing(request, self.folders)
-        match found.folder:
-            case "Rejected":
-                if request.state != "rejected" and request.folder == "Rejected":
-                    return Misplaced()  # a no that was taken back on the page
-                return None if request.state == "rejected" else No(found)
-            case "Approved":
-                return self._see_approved(request, found)
-            case _:
-                return see_waiting(request, found)
-
-    def _see_approved(self, request: Request, found: RequestFile) -> Move | None:
-        seen = request.folder == "Approved"
-        unconfirmed = seen and request.resting == "unconfirmed"
-        if seen and request.state != "approved" and not unconfirmed:
-            return Misplaced()
-        if request.home == "Drafts":
-            same = says_the_same(found, request)
-            if request.state == "approved":
-                return None if same else Edited(found)
-            return None if same and unconfirmed else Yes(found)
-        if files.is_intact(found, request, self._key):
-            return None if request.state == "approved" or unconfirmed else Yes(found)
-        return Outdated() if is_outdated(found, request) else Edited(found)
+        return see(request, self.locate(request), self.folders, self._key)
 
     def _find_no(self, request: Request) -> No | None:
         """A no counts before a yes, under whatever name its copy lies in Rejected/."""
         found = self.find_renamed(request, "Rejected")
         return No(found) if found else None
 
-    def _is_expired(self, request: Request) -> bool:
-        return (
-            request.expires is not None
-            and self._now() >= request.expires
-            and request.state != "unknown"
-        )
+    def _is_too_late(self, request: Request, move: Move) -> bool:
+        """What has expired can still be refused; of what may have left the person decides at any time."""
+        late = request.is_late(self._now()) and request.state != "unknown"
+        return late and not isinstance(move, No)
 
     async def _take_up(self, request: Request, move: Move) -> Request:
         match move:
@@ -251,19 +194,14 @@ class VaultDoor(DraftReader):
     async def _wish(self, request: Request, note: str, **changes: Any) -> Request:
         log.warning("only_a_wish", extra={"request": request.id, "why": note})
         return await self._write(
-            request,
-            lambda tx: ledger.change(tx, request, request.state, note=note, **changes),
+            request, ledger.change, request.state, note=note, **changes
         )
 
     async def _approve(self, request: Request, found: RequestFile) -> Request:
         now = self._now()
         answer = self.policy.answer("approved", "vault", "vault")
         place = {"folder": found.folder, "file": found.name}
-
-        def work(tx: Transaction) -> Request | Conflict:
-            return proofs.approve(tx, request, answer, now, due=now, **place)
-
-        return await self._write(request, work)
+        return await self._write(request, approve, answer, now, due=now, **place)
 
     async def _reject(self, request: Request, found: RequestFile) -> Request:
         now = self._now()
@@ -280,11 +218,9 @@ class VaultDoor(DraftReader):
             "snoozed": None,
         }
         decided = {"decided_by": "vault", "decided": now, "proof": "vault"}
-
-        def work(tx: Transaction) -> Request | Conflict:
-            return proofs.give(tx, request, answer, "rejected", now, **changes | decided)
-
-        rejected = await self._write(request, work)
+        rejected = await self._write(
+            request, give, answer, "rejected", now, **changes | decided
+        )
         await self.follow(rejected)
         return rejected
 
@@ -293,8 +229,7 @@ class VaultDoor(DraftReader):
         answer = self.policy.answer("undone", "vault", "vault")
         changes = {"folder": request.home, "due": None, "proof": None, "note": None}
         undone = await self._write(
-            request,
-            lambda tx: proofs.give(tx, request, answer, request.unanswered, now, **changes),
+            request, give, answer, request.unanswered, now, **changes
         )
         await self.follow(undone)
         return undone
@@ -302,30 +237,24 @@ class VaultDoor(DraftReader):
     async def _revise(self, request: Request, found: RequestFile) -> Request:
         """An edited file releases nothing: it waits again, as a new revision that shows what was changed."""
         now = self._now()
-        revision = request.revision + 1
         action = request.action
-        if (
-            not request.may_have_left
-        ):  # one that may have left must stay what it was, or nobody could find out
+        # One that may have left must stay what it was, or nobody could find out.
+        if not request.may_have_left:
             action = await asyncio.to_thread(files.read_edit, request.action, found)
-        changes: dict[str, Any] = {
-            "revision": revision,
+        changes = request.next_revision | {
             "action": action,
             "difference": await asyncio.to_thread(
                 describe_difference, request.proposed, action
             ),
-            "file": file_name(request.id, action.kind, revision),
             "folder": request.home,
             "due": None,
             "note": _note_of_lost(request),
         }
         answer = self.policy.answer("edited", "vault", "vault")
-
-        def work(tx: Transaction) -> Request | Conflict:
-            return proofs.give(tx, request, answer, request.unanswered, now, **changes)
-
-        revised = await self._write(request, work)
-        if revised.revision == revision:
+        revised = await self._write(
+            request, give, answer, request.unanswered, now, **changes
+        )
+        if revised.revision > request.revision:
             await self.replace(request, revised)
         return revised
 
@@ -346,9 +275,7 @@ class VaultDoor(DraftReader):
         changes = {"folder": found.folder, "file": found.name, "resting": "unconfirmed"}
         if request.state in ("waiting", "unknown"):
             changes["note"] = _CONFIRM
-        return await self._write(
-            request, lambda tx: ledger.change(tx, request, request.state, **changes)
-        )
+        return await self._write(request, ledger.change, request.state, **changes)
 
     async def _take_edit(self, request: Request, found: RequestFile) -> Request:
         """The person's words in a draft's file are the draft; a yes to other words is none to these."""
@@ -370,10 +297,7 @@ class VaultDoor(DraftReader):
             changes |= {"action": action, "difference": difference, "fault": None}
             if not knows_thread(request.action):
                 return await self._take_over(request, changes)
-        state = request.unanswered
-        return await self._write(
-            request, lambda tx: ledger.change(tx, request, state, **changes)
-        )
+        return await self._write(request, ledger.change, request.unanswered, **changes)
 
     async def _take_over(self, request: Request, changes: dict[str, Any]) -> Request:
         """A draft of an earlier version gets its thread; a yes to the words that stand there now still counts."""
@@ -386,10 +310,9 @@ class VaultDoor(DraftReader):
                 "asked": action.digest,
             }
 
-        def work(tx: Transaction) -> Request | Conflict:
-            if proofs.carry_over_yes(
-                tx, request, words, action.digest
-            ) and request.state in ("held", "approved"):
+        def work(tx: Transaction, request: Request) -> Request | Conflict:
+            carried = carry_over_yes(tx, request, words, action.digest)
+            if carried and request.state in ("held", "approved"):
                 kept = {"note": request.note, "due": request.due}
                 return ledger.change(tx, request, request.state, **changes | kept)
             return ledger.change(tx, request, request.unanswered, **changes)
@@ -397,10 +320,10 @@ class VaultDoor(DraftReader):
         return await self._write(request, work)
 
     async def _write(
-        self, request: Request, work: Callable[[Transaction], Request | Conflict]
+        self, request: Request, work: Change, *given: Any, **named: Any
     ) -> Request:
         """The request after the change, or as somebody else has just changed it."""
-        changed = await self._store.write(work)
+        changed = await self._store.write(work, request, *given, **named)
         if isinstance(changed, Request):
             return changed
         return await self._store.read(ledger.find, request.id) or request

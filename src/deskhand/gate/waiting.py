@@ -7,12 +7,13 @@ from datetime import datetime
 
 from deskhand import clock, unseen
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, NotFound
-from deskhand.gate import enclosures, ledger, recipients
-from deskhand.gate.card_filter import EVERY, CardFilter
+from deskhand.gate import enclosures, lists, recipients
 from deskhand.gate.cards import (
     ASSESSMENT,
+    EVERY,
     Assessment,
     Card,
+    CardFilter,
     Original,
     assess_card,
     card_of,
@@ -66,7 +67,7 @@ class Waiting:
         place = _place(after)
         await self._notice()
         now = self._now()
-        rows = await self._store.read(ledger.page, place, limit + 1, now, snoozed=snoozed)
+        rows = await self._store.read(lists.page, place, limit + 1, now, snoozed=snoozed)
         more = None
         if len(rows) > limit:
             last = rows[limit - 1]
@@ -88,18 +89,17 @@ class Waiting:
             found += [card for card in cards if wanted.takes(card)]
             if len(found) > limit:
                 return found[:limit], found[limit - 1].cursor
-            if len(found) == limit or more is None:
-                break
-        return found, more
+            if len(found) == limit:
+                return found, more
+        return found, None
 
-    async def following(
+    async def find_next(
         self, card: Card, *, snoozed: bool, wanted: CardFilter = EVERY
     ) -> Card | None:
         """The card that the person answers after this one: the next that waits, else the first that does."""
         for start in (card.cursor, None):
-            async for cards, _ in self._pages(
-                5, start, snoozed=snoozed
-            ):  # most often it is the very next
+            # Most often it is the very next.
+            async for cards, _ in self._pages(5, start, snoozed=snoozed):
                 for each in cards:
                     if (
                         each.id != card.id
@@ -143,14 +143,14 @@ class Waiting:
         return replace(card, risk=kept.risk, to=to, cc=cc, bcc=bcc)
 
     async def counts(self) -> Counts:
-        found = await self._store.read(ledger.waiting_ids, self._now())
+        found = await self._store.read(lists.waiting_ids, self._now())
         held = sum(state == "held" for _, state, _ in found)
         snoozed = sum(asleep for _, state, asleep in found if state != "held")
         return Counts(len(found) - held - snoozed, held, snoozed)
 
     async def ids(self) -> frozenset[str]:
         """What is neither answered nor put off."""
-        found = await self._store.read(ledger.waiting_ids, self._now())
+        found = await self._store.read(lists.waiting_ids, self._now())
         return frozenset(
             name for name, state, asleep in found if state != "held" and not asleep
         )
@@ -193,7 +193,7 @@ class Waiting:
         now = self._now()
 
         def ask(tx: Transaction) -> tuple[Acquaintance, dict[str, tuple[str, datetime]]]:
-            return recipients.find(tx, addresses), ledger.earlier_sends(tx, digests)
+            return recipients.find(tx, addresses), lists.earlier_sends(tx, digests)
 
         known, sent = await self._store.read(ask)
 

@@ -86,6 +86,9 @@ class Archive:
         if name in self.names:
             yield from self.walk(name)
 
+    def read(self, name: str) -> bytes:
+        return b"".join(self._chunks(name))
+
     def _chunks(self, name: str) -> Iterator[bytes]:
         try:
             with self._zip.open(name) as part:
@@ -120,9 +123,8 @@ class XmlEvents:
 
     def _start(self, name: str, attributes: Attributes) -> None:
         what = name.rpartition(" ")[2]
-        if (
-            self._passed_over or what == "Fallback"
-        ):  # the same once more, for programs that are older
+        # The same once more, for programs that are older.
+        if self._passed_over or what == "Fallback":
             self._passed_over += 1
             return
         # Of `id` and `r:id` the second one is meant.

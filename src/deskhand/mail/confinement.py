@@ -81,12 +81,16 @@ def limit() -> None:
         resource.setrlimit(kind, (lowest, lowest))
 
 
+def is_known() -> bool:
+    """Whether this is a system whose kernel can be asked to hold a process."""
+    return sys.platform == "linux" and platform.machine() in _MACHINES
+
+
 def shut_in() -> bool:
     """Once everything is imported; whether the kernel holds it."""
-    machine = _MACHINES.get(platform.machine())
-    if sys.platform != "linux" or machine is None:
+    if not is_known():
         return False
-    rules = _rules(*machine)
+    rules = _rules(*_MACHINES[platform.machine()])
     steps = ctypes.create_string_buffer(
         b"".join(struct.pack("HBBI", *rule) for rule in rules)
     )

@@ -5,6 +5,7 @@ end. See `extraction` for who starts it, and `confinement` for what holds it.
 """
 
 import codecs
+import importlib
 import io
 import json
 import re
@@ -18,6 +19,8 @@ from functools import partial
 from deskhand.mail import confinement
 from deskhand.mail.archive import Archive, NoText, Pieces, Warn
 from deskhand.mail.charsets import decode, without_surrogates
+from deskhand.mail.old_office import read_old_office
+from deskhand.mail.rich_text import read_rich_text
 
 MOST_TEXT = 2_000_000
 MOST_PAGES = 2000
@@ -25,11 +28,12 @@ LONGEST_HTML = 1_000_000
 LOOKED_AT = 100_000
 """Characters by which a text is told from other bytes."""
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 _TEXTS = frozenset(
     {"txt", "md", "csv", "tsv", "ics", "vcf", "json", "xml", "log", "yaml", "yml"}
 )
-_PACKED = frozenset({"docx", "docm", "xlsx", "xlsm", "pptx", "pptm", "odt", "ods", "odp"})
+_PACKED = frozenset(
+    {"docx", "docm", "xlsx", "xlsm", "xlsb", "pptx", "pptm", "odt", "ods", "odp"}
+)
 _FOLDED = frozenset({"text/calendar", "text/vcard", "ics", "vcf"})
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BINARY = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
@@ -57,10 +61,10 @@ def find_reader(
     """By what the document is, then by what it is called; None where it holds no text that could be read."""
     beginnings = {
         b"%PDF-": read_pdf,
-        _OLD_OFFICE: refuse_old_office,
+        _OLD_OFFICE: read_old_office,
         b"PK\3\4": read_packed,
         b"PK\5\6": read_packed,
-        b"{\\rtf": refuse_rich_text,
+        b"{\\rtf": read_rich_text,
     }
     for beginning, reader in beginnings.items():
         if content.startswith(beginning):
@@ -177,21 +181,9 @@ def refuse_unconfined(content: bytes, warn: Warn) -> Pieces:
     raise NoText("this machine cannot confine a reader of documents, so nothing was read")
 
 
-def refuse_old_office(content: bytes, warn: Warn) -> Pieces:
-    del warn
-    if _ENCRYPTED in content:
-        raise NoText("The document is encrypted with a password.")
-    raise NoText(
-        "It is an Office document of the kind before 2007, which cannot be read here."
-    )
-
-
-def refuse_rich_text(content: bytes, warn: Warn) -> Pieces:
-    del content, warn
-    raise NoText("It is a rich text (RTF), which cannot be read here.")
-
-
 # The process.
+
+_LIBRARIES = {read_pdf: "pypdf", read_old_office: "xlrd"}
 
 
 def main(kind: str, name: str, charset: str) -> int:
@@ -200,8 +192,8 @@ def main(kind: str, name: str, charset: str) -> int:
     content = sys.stdin.buffer.read()
     reader = find_reader(content, kind, name, charset)
     problem = None if content else "It is empty."
-    if reader is read_pdf:
-        _prepare_pdf()
+    if reader in _LIBRARIES:
+        _prepare(_LIBRARIES[reader])
     if not confinement.shut_in() and sys.platform == "linux":
         reader = refuse_unconfined
     room = MOST_TEXT
@@ -231,13 +223,13 @@ def main(kind: str, name: str, charset: str) -> int:
     return 0
 
 
-def _prepare_pdf() -> None:
+def _prepare(library: str) -> None:
     """What is imported later would be imported from behind the wall."""
     import logging
 
     logging.disable()
     with suppress(ImportError):
-        import pypdf  # noqa: F401
+        importlib.import_module(library)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from tempfile import TemporaryFile
+from typing import NamedTuple
 
 from deskhand.errors import TooLarge
 
@@ -25,6 +27,15 @@ class Extract:
     """Why there is no text or not all of it, and what was hidden in it."""
 
 
+class Finished(NamedTuple):
+    """What a process wrote that read something on its own."""
+
+    written: bytes
+    said: str
+    ending: str
+    """What is to be said where the process itself said nothing."""
+
+
 def extract(content: bytes, kind: str, name: str, charset: str = "") -> Extract:
     """Never raises for anything that a stranger put into a document."""
     if len(content) > LARGEST:
@@ -32,13 +43,13 @@ def extract(content: bytes, kind: str, name: str, charset: str = "") -> Extract:
             f"the attachment has {len(content):,} bytes; at most {LARGEST:,} are read",
             hint="save it instead",
         )
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "deskhand.mail.documents",
-        *map(_plain, (kind, name, charset)),
-    ]
+    done = run_apart("deskhand.mail.documents", (kind, name, charset), content)
+    return _judge(done.written.decode("utf-8", "replace"), done.said, done.ending)
+
+
+def run_apart(module: str, arguments: Sequence[str], content: bytes) -> Finished:
+    """Give the content to a module that shuts itself in, and wait for it, but not for ever."""
+    command = [sys.executable, "-P", "-m", module, *map(_plain, arguments)]
     known = os.pathsep.join(filter(None, sys.path))
     environment = {
         "PYTHONPATH": known,
@@ -65,8 +76,7 @@ def extract(content: bytes, kind: str, name: str, charset: str = "") -> Extract:
             ending = _SLOW
         read.seek(0)
         said.seek(0)
-        text = read.read().decode("utf-8", "replace")
-        return _judge(text, said.read().decode("utf-8", "replace"), ending)
+        return Finished(read.read(), said.read().decode("utf-8", "replace"), ending)
 
 
 def _plain(text: str) -> str:

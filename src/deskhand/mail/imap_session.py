@@ -381,9 +381,8 @@ class ImapSession:
 
     def append(self, role: Role, raw: bytes, flags: Sequence[str]) -> None:
         folder = self.ensure_folder(role)
-        self._open(
-            folder
-        )  # some servers add nothing to a folder that is open for reading only
+        # Some servers add nothing to a folder that is open for reading only.
+        self._open(folder)
         self._client.append(folder.name, raw, flags)
 
     def _look_into(self, folder: Folder) -> Selected:

@@ -185,6 +185,10 @@ def picture_type(content: bytes) -> str | None:
     return types.get(_kind_of(content) or "")
 
 
+def is_pdf(content: bytes) -> bool:
+    return _kind_of(content) == "a PDF"
+
+
 def is_text(content: bytes) -> bool:
     return _kind_of(content) in (None, "a script") and _text_of(content) is not None
 

@@ -8,6 +8,9 @@ from datetime import datetime, timedelta
 from deskhand.mail.archive import Archive, Attributes, NoText, Pieces, Warn
 
 MOST_COLUMNS = 200
+FIRST_DAY = datetime(1899, 12, 30)  # noqa: DTZ001 - a cell knows no zone
+LATER_FIRST_DAY = datetime(1904, 1, 1)  # noqa: DTZ001 - as above
+"""From which the days of a spreadsheet are counted."""
 _DATES = frozenset((*range(14, 23), *range(45, 48)))
 """The number formats of a spreadsheet that every program takes for dates."""
 _QUOTED = re.compile(r'"[^"]*"|\[[^\[\]]*\]')
@@ -19,6 +22,10 @@ def read_office(archive: Archive, warn: Warn) -> Pieces:
     match main.partition("/")[0]:
         case "word":
             return read_word(archive, main, warn)
+        case "xl" if main.endswith(".bin"):
+            from deskhand.mail.binary_sheets import read_binary_excel
+
+            return read_binary_excel(archive, main, warn)
         case "xl":
             return read_excel(archive, main, warn)
         case "ppt":
@@ -30,7 +37,12 @@ def read_office(archive: Archive, warn: Warn) -> Pieces:
 
 def find_main_part(archive: Archive) -> str:
     """Where the document itself stands; not every program gives that part its usual name."""
-    usual = ("word/document.xml", "xl/workbook.xml", "ppt/presentation.xml")
+    usual = (
+        "word/document.xml",
+        "xl/workbook.xml",
+        "xl/workbook.bin",
+        "ppt/presentation.xml",
+    )
     linked = [
         target for kind, target in archive.links("").values() if kind == "officeDocument"
     ]
@@ -184,7 +196,7 @@ class Workbook:
     """The texts that cells refer to by number."""
     dates: list[bool] = field(default_factory=list)
     """Of each style of cells whether it shows a number as a date."""
-    first_day: datetime = datetime(1899, 12, 30)  # noqa: DTZ001 - a cell knows no zone
+    first_day: datetime = FIRST_DAY
 
 
 def read_excel(archive: Archive, main: str, warn: Warn) -> Pieces:
@@ -195,7 +207,7 @@ def read_excel(archive: Archive, main: str, warn: Warn) -> Pieces:
             "1",
             "true",
         ):
-            book.first_day = datetime(1904, 1, 1)  # noqa: DTZ001 - as above
+            book.first_day = LATER_FIRST_DAY
         if (event, what) != ("start", "sheet"):
             continue
         if given.get("state", "visible") != "visible":
@@ -232,16 +244,21 @@ def _find_dates(archive: Archive) -> list[bool]:
     inside = False
     for event, what, given in archive.walk_if("xl/styles.xml"):
         match event, what:
-            case "start", "numFmt" if _FORMATS.search(
-                _QUOTED.sub("", given.get("formatCode", "")[:500])
-            ):
+            case "start", "numFmt" if is_date_format(given.get("formatCode", "")):
                 own.add(given.get("numFmtId", ""))
             case (("start" | "end"), "cellXfs"):
                 inside = event == "start"
             case "start", "xf" if inside:
                 number = given.get("numFmtId", "0")
-                styles.append(number in own or _whole_number(number) in _DATES)
+                styles.append(number in own or is_date_format(_whole_number(number)))
     return styles
+
+
+def is_date_format(given: int | str) -> bool:
+    """By its number, or by how it is written."""
+    if isinstance(given, int):
+        return given in _DATES
+    return _FORMATS.search(_QUOTED.sub("", given[:500])) is not None
 
 
 def _read_rows(archive: Archive, name: str, book: Workbook) -> Iterator[list[str]]:
@@ -290,7 +307,7 @@ def _show_cell(cell: Attributes, value: str, book: Workbook) -> str:
         case "b":
             return {"0": "FALSE", "1": "TRUE"}.get(value, value)
         case "n" if style >= 0 and any(book.dates[style : style + 1]):
-            return _show_date(value, book.first_day)
+            return show_date(value, book.first_day)
         case _:
             return " ".join(value.split())
 
@@ -300,7 +317,7 @@ def _whole_number(text: str) -> int:
     return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else -1
 
 
-def _show_date(value: str, first_day: datetime) -> str:
+def show_date(value: str, first_day: datetime) -> str:
     """Less than a day is a time."""
     try:
         moment = first_day + timedelta(seconds=round(float(value) * 86_400))

@@ -14,7 +14,9 @@ import signal
 import stat
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import cache
 from hashlib import blake2b, sha256
 
 from deskhand.durable import sync
@@ -32,6 +34,17 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 def etag(data: bytes) -> str:
     return sha256(data).hexdigest()[:32]
+
+
+def begin_etag(data: bytes) -> Future[str]:
+    """The same while the data is written: of a long note it takes as long as the disk."""
+    return _aside(os.getpid()).submit(etag, data)
+
+
+@cache
+def _aside(_process: int) -> ThreadPoolExecutor:
+    """A thread for what can be done while somebody waits for the disk; each process has its own, forked ones too."""
+    return ThreadPoolExecutor(1, "notes")
 
 
 @contextmanager
@@ -187,7 +200,7 @@ def _swap_if(folder: int, temporary: str, name: str, data: bytes, expected: byte
         _replace_if(folder, temporary, name, expected)
         return
     if _settled_as(folder, temporary, expected):
-        os.unlink(temporary, dir_fd=folder)
+        _drop(folder, temporary)
         return
     _rename(folder, temporary, folder, name, _EXCHANGE)
     if _settled_as(folder, temporary, data):
@@ -197,6 +210,16 @@ def _swap_if(folder: int, temporary: str, name: str, data: bytes, expected: byte
         aside = f"{name.removesuffix('.md')} (conflict {secrets.token_hex(4)}).md"
         _rename(folder, temporary, folder, aside, _NO_REPLACE)
     raise _changed(name)
+
+
+def _drop(folder: int, name: str) -> None:
+    """Take the file away. Its room on the disk is freed when it is closed, for which nobody has to wait."""
+    file = os.open(name, _READ, dir_fd=folder)
+    os.unlink(name, dir_fd=folder)
+    try:
+        _aside(os.getpid()).submit(os.close, file)
+    except RuntimeError:  # this process ends, or may have no more threads
+        os.close(file)
 
 
 def _replace_if(folder: int, temporary: str, name: str, expected: bytes) -> None:

@@ -5,6 +5,7 @@ at all. A section is what Obsidian shows of a heading: down to the next one of i
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -35,6 +36,7 @@ from deskhand.notes.outline import (
     flatten,
     indentation,
     item_content,
+    leaves_open,
     line_end,
     line_start,
     lines_above,
@@ -47,6 +49,7 @@ _SHOWN = 20
 _BLOCK_ID = r"[A-Za-z0-9-]+"
 _HEADING_MARK = re.compile(r"(#{1,6})[ \t]+")
 _LINE_END = re.compile(r"\r\n|\n|\r")
+_UNDERLINE = re.compile(r" {0,3}(?:=+|-+)[ \t]*(?:[\r\n]|\Z)")
 _ANY_ID = re.compile(rf"[ \t\n]\^(?P<id>{_BLOCK_ID})(?=[ \t]*(?:\n|\Z))")
 _WITH_ID = re.compile(rf"(?:^|[ \t])\^{_BLOCK_ID}[ \t]*\Z")
 _MARKER = re.compile(r"(?:[-*+]|[0-9]{1,9}[.)])[ \t]+(?:\[[^\]\n]\][ \t]+)?")
@@ -315,7 +318,9 @@ def _splice_section(outline: Outline, number: int, each: Edit) -> _Splice:
     last = _text_end(outline.flat, start, end)
     if not each.text.strip():
         return _deletion(outline, start, last)
-    return _Splice(start, last, each.text, blank_after=_is_underlined(outline, last))
+    return _Splice(
+        start, last, each.text, blank_after=_needs_blank(outline, last, each.text)
+    )
 
 
 def _insert_under(outline: Outline, number: int, text: str) -> _Splice:
@@ -328,19 +333,43 @@ def _insert_under(outline: Outline, number: int, text: str) -> _Splice:
 
 def _insert_at(outline: Outline, place: int, text: str) -> _Splice:
     above = _line_before(outline, place)
-    is_row = above.lstrip().startswith("|") and not text.lstrip().startswith("|")
-    # Text right below a block id would take it into the middle of a paragraph, where it is none.
-    takes_id = _WITH_ID.search(above) is not None and not (
-        _is_item(above) and _is_item(text)
-    )
     apart = (
-        (is_row or takes_id)
+        _would_join(above, text)
         and not text.startswith("\n")
         and not outline.is_hidden(place - len(above) - 1)
     )
     return _Splice(
-        place, place, text, blank_before=apart, blank_after=_is_underlined(outline, place)
+        place,
+        place,
+        text,
+        blank_before=apart,
+        blank_after=_needs_blank(outline, place, text),
     )
+
+
+def _would_join(above: str, text: str) -> bool:
+    """Whether the text would make something else of the line above it, or become a part of a table or a quote."""
+    if _UNDERLINE.match(text):
+        return _is_text(above)
+    if _WITH_ID.search(above):  # it is an id only where its paragraph ends
+        return not (_is_item(above) and _is_item(text))
+    mark = above.lstrip()[:1]
+    return mark in ("|", ">") and not text.lstrip().startswith(mark)
+
+
+def _needs_blank(outline: Outline, place: int, text: str) -> bool:
+    """Whether a blank line has to follow a text here, so that what stands behind it stays what it is."""
+    _demand_closed(outline, place, text)
+    follows = outline.flat[place : line_end(outline.flat, place)]
+    return _is_text(follows) and (leaves_open(text) or _is_underlined(outline, place))
+
+
+def _demand_closed(outline: Outline, place: int, text: str) -> None:
+    if _is_text(outline.flat[place:]) and leaves_open(f"{text}\n\n"):
+        raise InvalidInput(
+            "The text opens code or a comment and does not close it.",
+            hint="Close it: else what follows in the note would become a part of it.",
+        )
 
 
 def _deletion(outline: Outline, start: int, end: int) -> _Splice:
@@ -402,6 +431,7 @@ def _splice_block(outline: Outline, name: str, each: Edit) -> _Splice:
     if each.do == "delete":
         return _deletion(outline, block.start, block.end)
     text = each.text or ""
+    _demand_closed(outline, block.end, text)
     is_item = block.prefix is not None and _is_item(text)
     if each.do == "replace":
         return _Splice(block.start, block.text_end, _as_block(block, name, text))
@@ -601,8 +631,8 @@ def _unexpected(outline: Outline, expect: str, first: int, last: int) -> Changed
 
 
 def _plain(text: str) -> str:
-    """For comparing: whoever repeats a text leaves out the blanks at the ends of its lines."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    """For comparing: whoever repeats a text leaves out blanks at the ends of lines, and writes accents in one way."""
+    text = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n")
     return _BLANK_ENDS.sub("", text).removesuffix("\n")
 
 
@@ -615,8 +645,7 @@ def _edit_key(text: str, each: Edit) -> str:
     value = each.value
     if value is None and each.text is not None:
         value = each.text
-    is_there = key in properties
-    if not is_there and each.do != "insert":
+    if key not in properties and each.do != "insert":
         raise NotFound(
             f"There is no key {printable(key)!r}.",
             hint='Use "insert" for a new one.',
@@ -624,7 +653,7 @@ def _edit_key(text: str, each: Edit) -> str:
         )
     if each.do == "delete":
         changed = frontmatter.alter(text, _without(properties, key, value))
-    elif not is_there or each.do == "replace":
+    elif properties.get(key) is None or each.do == "replace":
         changed = frontmatter.alter(text, properties | {key: value})
     elif isinstance(properties[key], list):
         changed = frontmatter.extend(

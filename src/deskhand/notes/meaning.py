@@ -8,10 +8,13 @@ import json
 import math
 import operator
 import sqlite3
+import ssl
+import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -22,10 +25,11 @@ from deskhand.notes.folders import FOLDERS
 from deskhand.notes.paths import Inside
 from deskhand.notes.walk import Key
 
-BATCH = 64
-"""So many texts go to the model in one request."""
+BATCH = 16
+"""So many texts go to the model in one request: a slow one answers in time."""
 AT_ONCE = 1_000
-"""So many notes are sent for one question at most; the next questions send the others."""
+PATIENCE = 20
+"""So many notes, and for so many seconds, are sent for one question at most; the next questions send the others."""
 SENT = 2_000
 """So many characters of a note are sent."""
 LEAST = 0.2
@@ -50,13 +54,20 @@ class Likeness:
 
 class Meaning:
     def __init__(
-        self, root: Path, file: Path, model: str, embed: Embed, inside: Inside = ()
+        self,
+        root: Path,
+        file: Path,
+        model: str,
+        embed: Embed,
+        inside: Inside = (),
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         """`embed` gives a vector for each text."""
         self._root = root
         self._file = file
         self._model = model
         self._embed = embed
+        self._now = now
         own = () if inside is None else inside or FOLDERS
         self._closed = tuple(f"{name}/".casefold() for name in own)
         self._turn = Lock()
@@ -93,8 +104,11 @@ class Meaning:
         ]
         # The newest first: those are asked about.
         missing.sort(key=lambda path: there[path], reverse=True)
-        for start in range(0, min(len(missing), AT_ONCE), BATCH):
-            paths = missing[start : start + BATCH]
+        last = self._now() + PATIENCE
+        sent = 0
+        while sent < min(len(missing), AT_ONCE) and self._now() < last:
+            paths = missing[sent : sent + BATCH]
+            sent += len(paths)
             vectors = self._embed([_describe(path, _text(root, path)) for path in paths])
             rows = [
                 (path, json.dumps(there[path]), self._model, _normal(vector).tobytes())
@@ -107,7 +121,7 @@ class Meaning:
                 "DELETE FROM vector WHERE path = ?",
                 [(path,) for path in known.keys() - there.keys()],
             )
-        return max(0, len(missing) - AT_ONCE)
+        return len(missing) - sent
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
@@ -129,6 +143,13 @@ class Meaning:
 def open_endpoint(url: str, model: str, key: str | None) -> Embed:
     """Vectors from a server that speaks as OpenAI's does."""
 
+    @cache
+    def trust() -> ssl.SSLContext:
+        """The certificates of this machine, which take longer to read than a question to be answered."""
+        import httpx2
+
+        return httpx2.create_ssl_context()
+
     def embed(texts: Sequence[str]) -> list[list[float]]:
         import httpx2
 
@@ -136,7 +157,11 @@ def open_endpoint(url: str, model: str, key: str | None) -> Embed:
         try:
             asked = {"model": model, "input": [*texts]}
             answer = httpx2.post(
-                f"{url}/embeddings", headers=headers, json=asked, timeout=SECONDS
+                f"{url}/embeddings",
+                headers=headers,
+                json=asked,
+                timeout=SECONDS,
+                verify=trust(),
             )
         except httpx2.TimeoutException as error:
             raise TimedOut("the embedding model did not answer in time") from error

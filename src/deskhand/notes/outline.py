@@ -150,6 +150,16 @@ def read_outline(text: str) -> Outline:
     return Outline(text, flatten(text), frontmatter.body_start(text))
 
 
+def leaves_open(text: str) -> bool:
+    """Whether a heading right below this text would be none: in code, in a comment or in HTML that goes on."""
+    flat = flatten(text)
+    if not flat.endswith("\n"):
+        flat += "\n"
+    # What has no end of its own takes the next mark for it.
+    headings, _ = _find_headings(f"{flat}# Below\n%%\n$$\n", 0)
+    return not headings or headings[-1].start != len(flat)
+
+
 def flatten(text: str) -> str:
     """The text with every line end written as one \\n and every character in its place."""
     if "\r" not in text:

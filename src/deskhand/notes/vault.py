@@ -286,7 +286,7 @@ class Vault:
                     _demand_match(path, old or b"", if_match)
                     edited = change(_decode(old or b"", canonical))
                     try:
-                        new = self._put(folder, canonical, old, edited.text)
+                        tag = self._put(folder, canonical, old, edited.text)
                     except Changed:
                         if if_match is not None:
                             raise
@@ -294,22 +294,23 @@ class Vault:
                 self._index.touch(canonical)
                 created = True if old is None else None
                 return EditedNote(
-                    path=canonical, etag=disk.etag(new), lines=edited.lines, created=created
+                    path=canonical, etag=tag, lines=edited.lines, created=created
                 )
         raise Changed(f"{path} is being written all the time")
 
-    def _put(self, folder: int, path: str, old: bytes | None, text: str) -> bytes:
-        """Put the text of a note in the place of the old bytes, if those are still there; its bytes."""
+    def _put(self, folder: int, path: str, old: bytes | None, text: str) -> str:
+        """Put the text of a note in the place of the old bytes, if those are still there; its etag."""
         new = _encode(text, path)
         if new == old:
-            return new
+            return disk.etag(new)
         name = path.rpartition("/")[2]
         self._sign(text)
+        tag = disk.begin_etag(new)
         if old is None:
             disk.create(folder, name, new)
         else:
             disk.replace(folder, name, new, old)
-        return new
+        return tag.result()
 
     def outline(self, path: str) -> NoteOutline:
         canonical, data = self._bytes(path)
@@ -388,13 +389,9 @@ class Vault:
         text = ""
         if template := settings.get("template"):
             text = self._filler(path, day, {}).fill(self.text(_as_note(template)))
-        made = self._create(path, text)
+        made, tag = self._create(path, text)
         return DailyNote(
-            path=made.path,
-            date=day.date().isoformat(),
-            exists=True,
-            created=True,
-            etag=made.etag,
+            path=made, date=day.date().isoformat(), exists=True, created=True, etag=tag
         )
 
     def from_template(
@@ -402,10 +399,11 @@ class Vault:
     ) -> TemplatedNote:
         """A new note from a template of the vault; never in the place of another note."""
         filler = self._filler(path, self._now(), values)
-        made = self._create(path, filler.fill(self._template(template)))
-        return TemplatedNote(path=made.path, etag=made.etag, left=[*filler.left])
+        made, tag = self._create(path, filler.fill(self._template(template)))
+        return TemplatedNote(path=made, etag=tag, left=[*filler.left])
 
-    def _create(self, path: str, text: str) -> NoteContent:
+    def _create(self, path: str, text: str) -> tuple[str, str]:
+        """Make a new note; its path as it is on the disk, and its etag."""
         names = paths.note_path(path)
         paths.deny_protected(names, self._inside)
         _encode(text, path)  # what is no note must not leave a folder behind
@@ -416,9 +414,9 @@ class Vault:
             name = unicodedata.normalize("NFC", names[-1])
             canonical = "/".join((*found, name))
             _demand_free(folder, name, "", canonical)
-            data = self._put(folder, canonical, None, text)
+            tag = self._put(folder, canonical, None, text)
         self._index.touch(canonical)
-        return _content(canonical, data)
+        return canonical, tag
 
     def _template(self, name: str) -> str:
         """The template of this path, or of this name in the folder that Obsidian has for them."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from deskhand.abroad import Reach, WrongPlace, is_public
 from deskhand.oauth import OAuthRefusal
@@ -37,6 +38,8 @@ class Documents:
     async def find(self, client_id: str) -> OAuthClient:
         import httpx2
 
+        if not urlsplit(client_id).path.strip("/"):
+            raise _refusal("it is an https address with a path")
         try:
             async with asyncio.timeout(self.seconds):
                 said = json.loads(await self._fetch(client_id))

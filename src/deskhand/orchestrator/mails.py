@@ -10,13 +10,12 @@ from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.config import MAIN
 from deskhand.errors import Denied, DeskError, Internal, InvalidInput, NotFound
-from deskhand.gate import ledger
+from deskhand.gate import ledger, lists
 from deskhand.gate.actions import Mail
-from deskhand.gate.completing import in_thread, own_address
+from deskhand.gate.completing import in_thread, own_address, with_signature
 from deskhand.gate.files import fenced
 from deskhand.gate.requests import DRAFT_PREFIX, Request, draft_file_name
-from deskhand.gate.signatures import with_signature
-from deskhand.mail import FullMessage, mime
+from deskhand.mail import FullMessage, MailSummary, mime
 from deskhand.mail.answering import address_author
 from deskhand.mail.mailboxes import split
 from deskhand.orchestrator import files, pending, steps, triage, watcher
@@ -99,20 +98,9 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         await watcher.write_note(desk, mail, thread, name)
     sender = triage.sender(mail)
     if by.model is not None and known.note is None:
-        await held.note(
-            "arrived", note=name, sender=sender
-        )  # a model may take long, and others look meanwhile
-    if known.proposed is not None and known.by_person:
-        decided_by = "person"
-        decision = known.proposed
-    elif known.proposed is not None:
-        decided_by = "assistant"
-        decision = await asyncio.to_thread(triage.restrain, known.proposed, mail)
-    else:
-        corrections = await desk.store.read(steps.corrections, sender)
-        decided_by, decision = await by.decide(
-            MailToDecide(mail, thread, corrections, known.words)
-        )
+        # A model may take long, and others look meanwhile.
+        await held.note("arrived", note=name, sender=sender)
+    decided_by, decision = await _choose(desk, by, known, mail, thread)
     now = desk.now()
     draft = None
     if decision.decision in ("draft_reply", "urgent"):
@@ -123,7 +111,7 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         except InvalidInput as error:
             decision = triage.ask(error.message, "whom to answer")
     if draft is not None and known.words is None and not known.by_person:
-        refused = await desk.store.read(ledger.find_refused, held.step.key)
+        refused = await desk.store.read(lists.find_refused, held.step.key)
         decision, draft = _heed_refusals(decision, draft, refused)
     changes: dict[str, Any] = {
         "note": name,
@@ -148,6 +136,23 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         "warnings": request.warnings,
     }
     await held.note("decided", lambda tx: ledger.insert(tx, request), **changes)
+
+
+async def _choose(
+    desk: Desk,
+    by: Triage,
+    known: MailFacts,
+    mail: FullMessage,
+    thread: list[MailSummary],
+) -> tuple[str, Decision]:
+    """Who decides, and how: what the person or an assistant proposed goes before rules and models."""
+    if known.proposed is None:
+        corrections = await desk.store.read(steps.corrections, triage.sender(mail))
+        return await by.decide(MailToDecide(mail, thread, corrections, known.words))
+    if known.by_person:
+        return "person", known.proposed
+    restrained = await asyncio.to_thread(triage.restrain, known.proposed, mail)
+    return "assistant", restrained
 
 
 def _heed_refusals(

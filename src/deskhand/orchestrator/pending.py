@@ -15,7 +15,7 @@ from typing import Any
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError, InvalidInput, NotFound, printable
-from deskhand.gate import ledger
+from deskhand.gate import lists
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.mail.addresses import people
 from deskhand.notes import frontmatter
@@ -236,7 +236,7 @@ class PendingNotes:
 
 def _read_step(tx: Transaction, key: str, message_id: str) -> Step | None:
     """The step of a mail, also of one that was answered and is no longer in the mailbox."""
-    answered = ledger.find_answered(tx, message_id) if "@" in message_id else None
+    answered = lists.find_answered(tx, message_id) if "@" in message_id else None
     return steps.find(tx, answered or f"mail:{key}")
 
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, NoAccount, NotFound, SendFailed
-from deskhand.gate import DevMode, later, ledger, sends
+from deskhand.gate import DevMode, later, ledger, lists, sends
 from deskhand.gate.actions import SendEmail
-from deskhand.gate.completing import complete
+from deskhand.gate.completing import complete, sign
 from deskhand.gate.rate import limits_of
 from deskhand.gate.requests import Request, draft_file_name
-from deskhand.gate.signatures import sign
 from deskhand.orchestrator import files, steps
 from deskhand.store import Transaction
 
@@ -29,7 +28,7 @@ _MANY = 1000
 
 async def look_around(desk: Desk) -> None:
     """Take up what the person did in the vault, and put every file and note where it belongs."""
-    await desk.store.write(_pull_back, desk.now())
+    await desk.store.write(_forget_future, desk.now())
     if not desk.settings.dev_mode:
         await desk.store.write(ledger.wake_rested, desk.now())
         await desk.store.write(sends.wake_limited, desk.now(), limits_of(desk.settings))
@@ -38,9 +37,9 @@ async def look_around(desk: Desk) -> None:
     await settle_all(desk)
 
 
-def _pull_back(tx: Transaction, now: datetime) -> None:
-    ledger.pull_back(tx, now)
-    steps.pull_back(tx, now)
+def _forget_future(tx: Transaction, now: datetime) -> None:
+    ledger.forget_future(tx, now)
+    steps.forget_future(tx, now)
 
 
 async def send(desk: Desk, open_gmail: Callable[[], "MCPClient"], request: Request) -> None:
@@ -80,9 +79,10 @@ def _letter(request: Request) -> SendEmail:
 
 
 async def _send_draft(desk: Desk, gmail: "MCPClient", request: Request) -> None:
+    # What its tool takes.
     letter = _letter(request).model_dump(
         include={"to", "subject", "body", "reply_to_message_id"}
-    )  # what its tool takes
+    )
     failure: DeskError = SendFailed("the ledger does not say that it was sent")
     try:
         await gmail.call_tool("send_email", letter)
@@ -113,7 +113,7 @@ async def _send_draft(desk: Desk, gmail: "MCPClient", request: Request) -> None:
 async def settle_all(desk: Desk) -> None:
     if desk.settings.vault_path is None:
         return  # the notes are in the vault of another worker, who looks around too
-    for request in await desk.store.read(ledger.find_unsettled, _MANY):
+    for request in await desk.store.read(lists.find_unsettled, _MANY):
         try:
             await _settle(desk, request)
         except (

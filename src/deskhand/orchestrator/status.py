@@ -19,7 +19,7 @@ from deskhand.audit import witness
 from deskhand.clock import iso
 from deskhand.config import Settings
 from deskhand.errors import DeskError
-from deskhand.gate import ledger
+from deskhand.gate import lists
 from deskhand.gate.idle import IdleFile
 from deskhand.gate.requests import Request
 from deskhand.notes import frontmatter
@@ -99,7 +99,7 @@ async def facts(desk: Desk) -> Status:
         return Status(
             folders=folders,
             mails=steps.count_states(tx),
-            sends=ledger.count_states(tx),
+            sends=lists.count_states(tx),
             waiting=[
                 _waiting(request, now)
                 for request in waiting
@@ -304,7 +304,7 @@ def _troubles(tx: Transaction) -> list[Trouble]:
     ]
     sends = [
         (f"send:{each.id}", each.state, each.error, each.attempts)
-        for each in ledger.troubles(tx, SHOWN)
+        for each in lists.troubles(tx, SHOWN)
     ]
     return [
         Trouble(what=what, state=state, error=error or "", attempts=attempts)

@@ -21,7 +21,7 @@ from deskhand import clock
 from deskhand.errors import DeskError
 from deskhand.gate.ledger import AHEAD
 from deskhand.orchestrator.triage import Decision
-from deskhand.store import Row, Store, Transaction
+from deskhand.store import Row, Store, Transaction, marks
 
 State = Literal[
     "arrived",
@@ -101,8 +101,10 @@ def find(tx: Transaction, key: str) -> Step | None:
 
 
 def in_states(tx: Transaction, states: tuple[State, ...], limit: int) -> list[Step]:
-    marks = ", ".join("?" for _ in states)
-    sql = f"SELECT {_COLUMNS} FROM steps WHERE kind = 'mail' AND state IN ({marks}) ORDER BY created, key LIMIT ?"
+    sql = (
+        f"SELECT {_COLUMNS} FROM steps WHERE kind = 'mail' AND state IN ({marks(states)})"
+        " ORDER BY created, key LIMIT ?"
+    )
     return [_step(row) for row in tx.all(sql, *states, limit)]
 
 
@@ -110,11 +112,10 @@ def list_left(
     tx: Transaction, now: datetime, limit: int, after: Step | None = None
 ) -> list[Step]:
     """The mails that wait for the person's decision, oldest first."""
-    marks = ", ".join("?" for _ in LEFT)
     created = after.created if after else 0
     key = after.key if after else ""
     rows = tx.all(
-        f"SELECT {_COLUMNS} FROM steps WHERE kind = 'mail' AND state IN ({marks}) AND due IS NULL"
+        f"SELECT {_COLUMNS} FROM steps WHERE kind = 'mail' AND state IN ({marks(LEFT)}) AND due IS NULL"
         " AND (later IS NULL OR later <= ?) AND (created > ? OR (created = ? AND key > ?))"
         " ORDER BY created, key LIMIT ?",
         *(*LEFT, clock.to_ms(now), created, created, key, limit),
@@ -123,9 +124,8 @@ def list_left(
 
 
 def count_left(tx: Transaction, now: datetime) -> int:
-    marks = ", ".join("?" for _ in LEFT)
     sql = (
-        f"SELECT count(*) FROM steps WHERE kind = 'mail' AND state IN ({marks}) AND due IS NULL"
+        f"SELECT count(*) FROM steps WHERE kind = 'mail' AND state IN ({marks(LEFT)}) AND due IS NULL"
         " AND (later IS NULL OR later <= ?)"
     )
     (count,) = tx.all(sql, *LEFT, clock.to_ms(now))[0]
@@ -139,17 +139,18 @@ def list_handed(tx: Transaction, limit: int) -> list[Step]:
 
 def list_put_off(tx: Transaction, now: datetime, limit: int) -> list[tuple[Step, datetime]]:
     """The mails that come back by themselves, and when; the next one first."""
-    marks = ", ".join("?" for _ in LEFT)
-    sql = f"SELECT later, {_COLUMNS} FROM steps WHERE state IN ({marks}) AND later > ? ORDER BY later, key LIMIT ?"
+    sql = (
+        f"SELECT later, {_COLUMNS} FROM steps WHERE state IN ({marks(LEFT)})"
+        " AND later > ? ORDER BY later, key LIMIT ?"
+    )
     rows = tx.all(sql, *LEFT, clock.to_ms(now), limit)
     return [(_step(tuple(row)), clock.from_ms(later)) for later, *row in rows]
 
 
 def put_off(tx: Transaction, key: str, until: datetime | None) -> bool:
     """Let a mail that waits for the person rest until then; without a time it is back."""
-    marks = ", ".join("?" for _ in LEFT)
     later = until and clock.to_ms(until)
-    sql = f"UPDATE steps SET later = ? WHERE key = ? AND due IS NULL AND state IN ({marks})"
+    sql = f"UPDATE steps SET later = ? WHERE key = ? AND due IS NULL AND state IN ({marks(LEFT)})"
     return tx.execute(sql, later, key, *LEFT) == 1
 
 
@@ -157,9 +158,11 @@ def hand_over(tx: Transaction, step: Step, asked: str | None) -> bool:
     """Leave a mail to an assistant, with the person's words; without any it is the person's again."""
     state: State = "handed" if asked else "needs_info"
     among: tuple[State, ...] = LEFT if asked else ("handed",)
-    marks = ", ".join("?" for _ in among)
     data = step.data.model_copy(update={"asked": asked}).model_dump_json()
-    sql = f"UPDATE steps SET state = ?, data = ?, later = NULL WHERE key = ? AND due IS NULL AND state IN ({marks})"
+    sql = (
+        f"UPDATE steps SET state = ?, data = ?, later = NULL"
+        f" WHERE key = ? AND due IS NULL AND state IN ({marks(among)})"
+    )
     return tx.execute(sql, state, data, step.key, *among) == 1
 
 
@@ -228,7 +231,7 @@ def is_any_due(tx: Transaction, now: datetime) -> bool:
     )
 
 
-def pull_back(tx: Transaction, now: datetime) -> None:
+def forget_future(tx: Transaction, now: datetime) -> None:
     """Let go of what a clock that was ahead took up or put off."""
     moment = clock.to_ms(now)
     sql = (
@@ -271,11 +274,10 @@ def wake(
     tx: Transaction, step: Step, data: MailFacts, among: tuple[State, ...], now: datetime
 ) -> bool:
     """Begin again with a mail that nobody holds and that is in one of these states."""
-    marks = ", ".join("?" for _ in among)
     moment = clock.to_ms(now)
     done = tx.execute(
         "UPDATE steps SET state = 'arrived', data = ?, due = ?, attempts = 0, error = NULL, later = NULL"
-        f" WHERE key = ? AND lease <= ? AND state IN ({marks})",
+        f" WHERE key = ? AND lease <= ? AND state IN ({marks(among)})",
         *(data.model_dump_json(), moment, step.key, moment, *among),
     )
     return done == 1
@@ -295,8 +297,7 @@ def adopt_note(tx: Transaction, key: str, name: str, now: datetime) -> Step | No
 
 def become(tx: Transaction, key: str, state: State, among: tuple[State, ...]) -> bool:
     """A resting step goes on because of what a person did."""
-    marks = ", ".join("?" for _ in among)
-    sql = f"UPDATE steps SET state = ? WHERE key = ? AND due IS NULL AND state IN ({marks})"
+    sql = f"UPDATE steps SET state = ? WHERE key = ? AND due IS NULL AND state IN ({marks(among)})"
     return tx.execute(sql, state, key, *among) == 1
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import unicodedata
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
@@ -18,6 +19,7 @@ from deskhand.notes import frontmatter
 from deskhand.orchestrator import files, steps
 from deskhand.orchestrator.steps import MailFacts
 from deskhand.store import Transaction
+from deskhand.unseen import is_unseen
 
 FIRST_MOST = 1000
 THREAD_MOST = 10
@@ -172,6 +174,15 @@ def _clean(value: Any) -> Any:
 
 
 def _slug(subject: str) -> str:
-    words = re.findall(r"[a-z0-9]+", subject.casefold())
+    """The subject's words, whatever their alphabet, as a part of a file's name."""
+    seen = "".join(char for char in subject.lower() if not is_unseen(char))
+    words = "".join(map(_in_name, unicodedata.normalize("NFC", seen))).split()
     slug = "-".join(words)[:40].strip("-")
     return f"{slug}-" if slug else ""
+
+
+def _in_name(char: str) -> str:
+    """Letters with their marks, and digits; a blank for anything else."""
+    if char.isalpha() or char.isdecimal() or unicodedata.category(char).startswith("M"):
+        return char
+    return " "

@@ -83,9 +83,8 @@ def prompt_tools(desk: Desk) -> list[DeskTool]:
         try:
             demand_running(desk)
             before = ""
-            if (
-                not desk.settings.is_guarded
-            ):  # which reads no files of the person's, nor shows them its own
+            # A guarded desk reads no files of the person's, nor shows them its own.
+            if not desk.settings.is_guarded:
                 before = await asyncio.to_thread(read_before, input)
             call = ToolCall(
                 server=PROGRAM,

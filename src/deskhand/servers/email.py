@@ -26,9 +26,9 @@ from deskhand.errors import (
 )
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.actions import Action, Mail, ReplyEmail, SendEmail
+from deskhand.gate.completing import with_signature
 from deskhand.gate.fields import SUBJECT_LIMIT
 from deskhand.gate.requests import Request
-from deskhand.gate.signatures import with_signature
 from deskhand.mail import MailSummary, SavedDraft, Sent, mime
 from deskhand.mail.addresses import people
 from deskhand.servers.callers import client
@@ -62,6 +62,16 @@ MOST_RECIPIENTS = 50
 """What a stranger wrote into a header fills no answer."""
 
 Body = Annotated[str, Field(description="Plain text email body")]
+Query = Annotated[
+    str,
+    Field(
+        description="Gmail search query (e.g., 'from:user@example.com subject:invoice after:2026/01/01')"
+    ),
+]
+AnsweredId = Annotated[
+    str,
+    Field(description="Gmail message ID to reply to (for correct threading headers)"),
+]
 
 
 class EmailMessage(BaseModel):
@@ -99,12 +109,7 @@ Answer = Annotated[CallToolResult, EmailResult]
 
 def email_tools(desk: Desk) -> list[DeskTool]:
     async def search_email(
-        query: Annotated[
-            str,
-            Field(
-                description="Gmail search query (e.g., 'from:user@example.com subject:invoice after:2026/01/01')"
-            ),
-        ],
+        query: Query,
         max_results: Annotated[
             int, Field(ge=1, le=50, description="Maximum number of results to return")
         ] = 5,
@@ -131,12 +136,7 @@ def email_tools(desk: Desk) -> list[DeskTool]:
 
     async def reply_email(
         thread_id: Annotated[str, Field(description="Gmail thread ID to reply to")],
-        message_id: Annotated[
-            str,
-            Field(
-                description="Gmail message ID to reply to (for correct threading headers)"
-            ),
-        ],
+        message_id: AnsweredId,
         body: Annotated[str, Field(description="Plain text reply body")],
     ) -> ToolResult[Answer]:
         """Ask to reply in a thread. It leaves only after the person approved exactly this text."""

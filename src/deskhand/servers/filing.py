@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from deskhand.app import Desk
 from deskhand.errors import Denied, DeskError
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released, filing
-from deskhand.gate.actions import ListedMail, UpdateEmails
+from deskhand.gate.mailchange import ListedMail, UpdateEmails
 from deskhand.mail import MailSummary
 from deskhand.mail.changes import Deed
 from deskhand.servers.callers import client

@@ -48,6 +48,7 @@ from deskhand.servers.sdk import connection_of
 from deskhand.servers.server import DeskServer, protocol_error
 from deskhand.servers.shortway import Answer, ShortWay
 from deskhand.servers.wire import Wire
+from deskhand.tokens import asker_of
 
 ACTOR = "guard_mcp"
 SOON = 5.0
@@ -352,11 +353,10 @@ async def call(
 
 
 def asker() -> str:
-    """Who calls, by a name that no client can give itself where it is another one's."""
     name = callers.client()
     if name is None:
         return OWN
-    return f"client {name}"
+    return asker_of(name)
 
 
 async def _pass(

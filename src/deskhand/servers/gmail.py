@@ -85,6 +85,11 @@ MessageId = Annotated[
 
 
 def gmail_tools(desk: Desk) -> list[DeskTool]:
+    """The contract's five."""
+    return [*_tools_to_write_and_read(desk), *_tools_to_file(desk)]
+
+
+def _tools_to_write_and_read(desk: Desk) -> list[DeskTool]:
     async def send_email(
         to: To,
         subject: Subject,
@@ -114,6 +119,14 @@ def gmail_tools(desk: Desk) -> list[DeskTool]:
         """Read one mail: its visible text and the names of its attachments."""
         return _full(await desk.mailbox.get(message_id))
 
+    return [
+        tool(send_email, title="Send an email", annotations=SENDS, recorded_by="gate"),
+        tool(list_emails, title="List mails", annotations=FETCHES),
+        tool(get_email, title="Read a mail", annotations=FETCHES),
+    ]
+
+
+def _tools_to_file(desk: Desk) -> list[DeskTool]:
     async def move_email(
         message_id: MessageId, destination_label: DestinationLabel
     ) -> ToolResult[Moved]:
@@ -141,9 +154,6 @@ def gmail_tools(desk: Desk) -> list[DeskTool]:
         return ToolResult(Labelled())
 
     return [
-        tool(send_email, title="Send an email", annotations=SENDS, recorded_by="gate"),
-        tool(list_emails, title="List mails", annotations=FETCHES),
-        tool(get_email, title="Read a mail", annotations=FETCHES),
         tool(move_email, title="Move a mail", annotations=FILES, recorded_by="gate"),
         tool(add_label, title="Label a mail", annotations=FILES, recorded_by="gate"),
     ]

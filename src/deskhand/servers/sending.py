@@ -39,10 +39,14 @@ ViewNotes = Callable[[], AbstractContextManager[None]]
 
 
 def sending_tools(desk: Desk, view_notes: ViewNotes) -> list[DeskTool]:
-    return [*_tools_to_write(desk, view_notes), _tool_to_forward(desk)]
+    return [
+        _tool_to_send(desk, view_notes),
+        _tool_to_reply(desk, view_notes),
+        _tool_to_forward(desk),
+    ]
 
 
-def _tools_to_write(desk: Desk, view_notes: ViewNotes) -> list[DeskTool]:
+def _tool_to_send(desk: Desk, view_notes: ViewNotes) -> DeskTool:
     async def send_email(
         to: To,
         subject: Subject,
@@ -77,6 +81,10 @@ def _tools_to_write(desk: Desk, view_notes: ViewNotes) -> list[DeskTool]:
             describe_send(letter, outcome, await stays_here(desk, outcome)), recorded=True
         )
 
+    return tool(send_email, title="Send an email", annotations=SENDS, recorded_by="gate")
+
+
+def _tool_to_reply(desk: Desk, view_notes: ViewNotes) -> DeskTool:
     async def reply_email(
         thread_id: Annotated[str, Field(description="from search_email")],
         message_id: Annotated[str, Field(description="the one answered")],
@@ -102,10 +110,9 @@ def _tools_to_write(desk: Desk, view_notes: ViewNotes) -> list[DeskTool]:
             describe_reply(answer, outcome, await stays_here(desk, outcome)), recorded=True
         )
 
-    return [
-        tool(send_email, title="Send an email", annotations=SENDS, recorded_by="gate"),
-        tool(reply_email, title="Reply to an email", annotations=SENDS, recorded_by="gate"),
-    ]
+    return tool(
+        reply_email, title="Reply to an email", annotations=SENDS, recorded_by="gate"
+    )
 
 
 def _tool_to_forward(desk: Desk) -> DeskTool:
@@ -175,5 +182,5 @@ async def _keep(
     desk: Desk, files: Sequence[tuple[str, bytes, str, str | None]]
 ) -> tuple[Enclosure, ...]:
     demand_bounded([len(content) for _, content, _, _ in files])
-    await desk.gate.keep([content for _, content, _, _ in files])
+    await desk.gate.keep_attachments([content for _, content, _, _ in files])
     return tuple([await to_thread.run_sync(enclose, *each) for each in files])

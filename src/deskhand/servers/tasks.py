@@ -102,10 +102,15 @@ class TaskDeleted(BaseModel):
 
 def tasks_tools(desk: Desk) -> list[DeskTool]:
     """The contract's five."""
-    return [*_tools_to_plan(desk), *_tools_to_change(desk)]
+    return [
+        _tool_to_list(desk),
+        _tool_to_create(desk),
+        _tool_to_update(desk),
+        *_tools_to_end(desk),
+    ]
 
 
-def _tools_to_plan(desk: Desk) -> list[DeskTool]:
+def _tool_to_list(desk: Desk) -> DeskTool:
     async def list_tasks(  # noqa: PLR0917 - each filter is an argument
         ctx: Caller,
         completed: Annotated[bool, Field(strict=True)] | None = None,
@@ -134,6 +139,10 @@ def _tools_to_plan(desk: Desk) -> list[DeskTool]:
         }
         return await _page(desk, ctx, _given(asked), limit)
 
+    return tool(list_tasks, title="List tasks", annotations=READS, recorded_by="nobody")
+
+
+def _tool_to_create(desk: Desk) -> DeskTool:
     async def create_task(
         ctx: Caller,
         title: Annotated[
@@ -173,13 +182,10 @@ def _tools_to_plan(desk: Desk) -> list[DeskTool]:
             desk, ctx, TaskResponse.model_validate, "POST", "/tasks", body, key
         )
 
-    return [
-        tool(list_tasks, title="List tasks", annotations=READS, recorded_by="nobody"),
-        tool(create_task, title="Create a task", annotations=ADDS, recorded_by="backend"),
-    ]
+    return tool(create_task, title="Create a task", annotations=ADDS, recorded_by="backend")
 
 
-def _tools_to_change(desk: Desk) -> list[DeskTool]:
+def _tool_to_update(desk: Desk) -> DeskTool:
     async def update_task(
         ctx: Caller,
         task_id: Annotated[TaskId, Field(description="ID of task to update")],
@@ -215,6 +221,12 @@ def _tools_to_change(desk: Desk) -> list[DeskTool]:
             desk, ctx, TaskResponse.model_validate, "PUT", f"/tasks/{task_id}", body
         )
 
+    return tool(
+        update_task, title="Update a task", annotations=WRITES, recorded_by="backend"
+    )
+
+
+def _tools_to_end(desk: Desk) -> list[DeskTool]:
     async def delete_task(
         ctx: Caller, task_id: Annotated[TaskId, Field(description="ID of task to delete")]
     ) -> ToolResult[TaskDeleted]:
@@ -238,7 +250,6 @@ def _tools_to_change(desk: Desk) -> list[DeskTool]:
         )
 
     return [
-        tool(update_task, title="Update a task", annotations=WRITES, recorded_by="backend"),
         tool(delete_task, title="Delete a task", annotations=WRITES, recorded_by="backend"),
         tool(
             mark_task_completed,
@@ -271,6 +282,41 @@ def more_tasks_tools(desk: Desk) -> list[DeskTool]:
             {"completed": False},
         )
 
+    async def change_tasks(
+        ctx: Caller,
+        task_ids: Annotated[list[TaskId], Field(min_length=1, max_length=MOST_IDS)],
+        action: Literal["complete", "reopen", "delete", "restore"],
+    ) -> ToolResult[BulkResults]:
+        """Complete, reopen, delete or restore several tasks by their ids; gives a result for each."""
+        body = {"task_ids": task_ids, "action": action}
+        return await _ask(
+            desk, ctx, BulkResults.model_validate, "POST", "/tasks/bulk", body
+        )
+
+    async def undo_task_change(ctx: Caller) -> ToolResult[Undone]:
+        """Take back the user's last change to tasks, whatever it was; works once."""
+        return await _ask(desk, ctx, Undone.model_validate, "POST", "/tasks/undo")
+
+    return [
+        tool(get_task, title="Read a task", annotations=READS, recorded_by="nobody"),
+        tool(reopen_task, title="Reopen a task", annotations=WRITES, recorded_by="backend"),
+        _tool_to_arrange(desk),
+        tool(
+            change_tasks,
+            title="Change several tasks",
+            annotations=WRITES,
+            recorded_by="backend",
+        ),
+        tool(
+            undo_task_change,
+            title="Undo the last change to tasks",
+            annotations=UNDOES,
+            recorded_by="backend",
+        ),
+    ]
+
+
+def _tool_to_arrange(desk: Desk) -> DeskTool:
     async def arrange_task(
         ctx: Caller,
         task_id: TaskId,
@@ -303,40 +349,9 @@ def more_tasks_tools(desk: Desk) -> list[DeskTool]:
         _demand_change("arrange_task", body)
         return await _ask(desk, ctx, Task.model_validate, "PUT", f"/tasks/{task_id}", body)
 
-    async def change_tasks(
-        ctx: Caller,
-        task_ids: Annotated[list[TaskId], Field(min_length=1, max_length=MOST_IDS)],
-        action: Literal["complete", "reopen", "delete", "restore"],
-    ) -> ToolResult[BulkResults]:
-        """Complete, reopen, delete or restore several tasks by their ids; gives a result for each."""
-        body = {"task_ids": task_ids, "action": action}
-        return await _ask(
-            desk, ctx, BulkResults.model_validate, "POST", "/tasks/bulk", body
-        )
-
-    async def undo_task_change(ctx: Caller) -> ToolResult[Undone]:
-        """Take back the user's last change to tasks, whatever it was; works once."""
-        return await _ask(desk, ctx, Undone.model_validate, "POST", "/tasks/undo")
-
-    return [
-        tool(get_task, title="Read a task", annotations=READS, recorded_by="nobody"),
-        tool(reopen_task, title="Reopen a task", annotations=WRITES, recorded_by="backend"),
-        tool(
-            arrange_task, title="Arrange a task", annotations=WRITES, recorded_by="backend"
-        ),
-        tool(
-            change_tasks,
-            title="Change several tasks",
-            annotations=WRITES,
-            recorded_by="backend",
-        ),
-        tool(
-            undo_task_change,
-            title="Undo the last change to tasks",
-            annotations=UNDOES,
-            recorded_by="backend",
-        ),
-    ]
+    return tool(
+        arrange_task, title="Arrange a task", annotations=WRITES, recorded_by="backend"
+    )
 
 
 def _clear(given: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:

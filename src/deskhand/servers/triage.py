@@ -43,6 +43,10 @@ class Proposal(BaseModel):
 
 
 def triage_tools(desk: Desk) -> list[DeskTool]:
+    return [_tool_to_list(desk), _tool_to_decide(desk)]
+
+
+def _tool_to_list(desk: Desk) -> DeskTool:
     async def list_pending(
         limit: Annotated[int, Field(ge=1, le=100)] = 20,
     ) -> list[PendingMail]:
@@ -57,6 +61,15 @@ def triage_tools(desk: Desk) -> list[DeskTool]:
             if (step.data.note or step.error) and _is_seen(step.data.message_id)
         ]
 
+    return tool(
+        list_pending,
+        title="Mails that wait for a decision",
+        annotations=READS,
+        recorded_by="nobody",
+    )
+
+
+def _tool_to_decide(desk: Desk) -> DeskTool:
     async def propose_decision(
         message_id: Annotated[str, Field(min_length=1)],
         decision: Choice,
@@ -97,15 +110,7 @@ def triage_tools(desk: Desk) -> list[DeskTool]:
             )
         return Proposal()
 
-    return [
-        tool(
-            list_pending,
-            title="Mails that wait for a decision",
-            annotations=READS,
-            recorded_by="nobody",
-        ),
-        tool(propose_decision, title="Decide about a mail", annotations=DECIDES),
-    ]
+    return tool(propose_decision, title="Decide about a mail", annotations=DECIDES)
 
 
 def _is_seen(message_id: str) -> bool:

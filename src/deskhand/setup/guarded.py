@@ -76,6 +76,7 @@ def install(person: str, now: datetime, say: Say) -> Guard:
             hint="`service uninstall` first",
         )
     moved = Path(before.moved) if before else _home_of(account)
+    _demand_whole_paths(HOME if before else moved, account)
     settings = load(desk_environment()).settings if before else _settings_of(moved)
     made = replace(
         before or Guard(person, account.pw_uid, str(moved)), port=settings.inbox_port
@@ -285,6 +286,20 @@ def _settings_of(home: Path) -> Settings:
     return settings
 
 
+def _demand_whole_paths(home: Path, account: pwd.struct_passwd) -> None:
+    """In a path ~ is one folder for the person, who wrote it, and another one for root and for the desk's own user."""
+    config = home / "config.toml"
+    if config.is_file():
+        short = re.search(
+            r"""^\s*(\w+)\s*=\s*["']~(?=[/"'])""", config.read_text(), re.MULTILINE
+        )
+        if short:
+            raise BadConfig(
+                f"{short[1]} in {config} begins with ~",
+                hint=f"write {account.pw_dir} instead; nothing was moved",
+            )
+
+
 def _move_home(made: Guard, settings: Settings, now: datetime, say: Say) -> None:
     moved = Path(made.moved)
     if running.find(moved) is not None:
@@ -304,9 +319,8 @@ def _move_home(made: Guard, settings: Settings, now: datetime, say: Say) -> None
                 stdin=opened,
             )
         _own_folder(HOME, 0o700)  # the archive says how open the old one was
-        _run(
-            as_user(USER, "find", str(HOME), "-type", "l", "-delete")
-        )  # no link leads out of it
+        # No link leads out of it.
+        _run(as_user(USER, "find", str(HOME), "-type", "l", "-delete"))
     _write_config(made, settings, say)
     if moved.is_dir():
         # Only now: until here everything is still where it was.

@@ -107,7 +107,7 @@ def plan_account(home: Path, name: str, answers: Mapping[str, str]) -> ConfigPla
     return ConfigPlan(file, before, after, (Change("mail.accounts", None, name),), ())
 
 
-def demand_answer(home: Path, name: str, value: str) -> None:
+def demand_value(home: Path, name: str, value: str) -> None:
     """Refuse an answer that config.toml cannot hold, whatever else stands in it."""
     text, _ = _edit("", {OPTIONS[name].key: _check(name, value)})
     _demand_valid(home / "config.toml", text)

@@ -7,7 +7,7 @@ A piece of work is a function of one transaction; it runs whole or not at all, a
 SQL is written once for both databases with `?` for each value.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
 
@@ -81,6 +81,11 @@ def bind(work: Work[P, T], *given: P.args, **named: P.kwargs) -> Callable[[Trans
         return work(tx, *given, **named)
 
     return call
+
+
+def marks(values: Collection[object]) -> str:
+    """A question mark for each value, as a statement names them."""
+    return ", ".join("?" for _ in values)
 
 
 def open_store(url: str) -> Store:

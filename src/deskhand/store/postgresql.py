@@ -28,7 +28,7 @@ CONNECTIONS = 8
 WAIT_SECONDS = 5
 RECONNECT_SECONDS = 5
 """After each failure the pool waits twice as long. It starts over after this time, to be back soon after PostgreSQL."""
-_MIGRATING = 0x6465736B
+MIGRATING = 0x6465736B
 """The advisory lock of who migrates; the number spells "desk"."""
 _BEGIN = "BEGIN"
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -201,7 +201,7 @@ def migrate(url: str, target: str = schema.HEAD) -> None:
     with psycopg.connect(url) as connection:
         tx = PostgresTransaction(connection, _same)
         # Of several processes that start at once one migrates; the others wait, and find it done.
-        tx.one("SELECT pg_advisory_xact_lock(?)", _MIGRATING)
+        tx.one("SELECT pg_advisory_xact_lock(?)", MIGRATING)
         if schema.is_behind(schema.current(tx)):
             schema.upgrade(tx, target)
 

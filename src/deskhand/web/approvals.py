@@ -19,12 +19,11 @@ from starlette.routing import Route
 from deskhand import unseen
 from deskhand.app import Desk
 from deskhand.errors import Changed, Denied, DeskError, InvalidInput, NotFound
-from deskhand.gate.card_filter import CardFilter
-from deskhand.gate.cards import Card
-from deskhand.gate.ledger import list_askers
+from deskhand.gate.cards import Card, CardFilter
+from deskhand.gate.claims import Claim
 from deskhand.gate.letters import Letter
 from deskhand.gate.links import linked_hosts, read_html
-from deskhand.gate.proofs import Claim
+from deskhand.gate.lists import list_askers
 from deskhand.orchestrator import first_look, status
 from deskhand.orchestrator.steps import count_left
 from deskhand.web import as_sent, follow_ups, permissions, snoozing, times
@@ -253,9 +252,8 @@ async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
     try:
         original = await desk.waiting.original(card)
     except DeskError as error:
-        unread = (
-            error.message
-        )  # the mailbox may be away; the person sees that something is missing
+        # The mailbox may be away; the person sees that something is missing.
+        unread = error.message
     return {
         "original": original,
         "arrived": _moment(desk)(datetime.fromisoformat(original.date))
@@ -325,7 +323,7 @@ async def _go_to_next(request: Request, answered: Card, done: str) -> Response:
     """The next card of the list in which this one was answered; where nothing else waits, this one, as it is now."""
     wanted = _wanted(request)
     snoozed = answered.state == "snoozed"
-    following = await desk_of(request).waiting.following(
+    following = await desk_of(request).waiting.find_next(
         answered, snoozed=snoozed, wanted=wanted
     )
     query = urlencode(_fields(wanted) | {"done": done})

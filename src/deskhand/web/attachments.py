@@ -17,7 +17,8 @@ from deskhand.gate.cards import Card
 from deskhand.gate.enclosures import Enclosure
 from deskhand.mail.documents import find_reader
 from deskhand.mail.extraction import extract
-from deskhand.mail.inspection import is_text, picture_type
+from deskhand.mail.first_page import can_draw, draw_first_page
+from deskhand.mail.inspection import is_pdf, is_text, picture_type
 from deskhand.web.entry import page
 from deskhand.web.render import HEADERS, render
 from deskhand.web.request import desk_of
@@ -39,12 +40,15 @@ class Preview:
     is_picture: bool = False
     is_document: bool = False
     """Its text is read on a page of its own, because that takes a moment."""
+    has_page: bool = False
+    """Its first page can be drawn."""
 
 
 def routes() -> list[Route]:
     return [
         page("/approvals/{id}/attachments/{number:int}", _download),
         page("/approvals/{id}/attachments/{number:int}/picture", _picture),
+        page("/approvals/{id}/attachments/{number:int}/page", _first_page),
         page("/approvals/{id}/attachments/{number:int}/text", _text),
     ]
 
@@ -72,7 +76,8 @@ def _preview(card: Card, number: int, content: bytes | None) -> Preview:
         return Preview(file, address, is_picture=True)
     if not is_text(content):
         is_document = find_reader(content, file.content_type, file.name) is not None
-        return Preview(file, address, is_document=is_document)
+        has_page = is_pdf(content) and can_draw()
+        return Preview(file, address, is_document=is_document, has_page=has_page)
     text = content[: LONGEST_TEXT * 4].decode("utf-8", "replace")
     return Preview(file, address, text[:LONGEST_TEXT], cut=len(text) > LONGEST_TEXT)
 
@@ -91,6 +96,17 @@ async def _picture(request: Request) -> Response:
     if kind is None:
         raise NotFound("this attachment is no picture")
     return Response(content, media_type=kind, headers=_ALONE)
+
+
+async def _first_page(request: Request) -> Response:
+    """How a PDF begins, drawn in a process of its own that can reach nothing."""
+    _, content = await _find(request)
+    drawn = None
+    if is_pdf(content) and can_draw():
+        drawn = await to_thread.run_sync(draw_first_page, content, limiter=_readers())
+    if drawn is None:
+        raise NotFound("the first page of this attachment cannot be drawn")
+    return Response(drawn, media_type="image/png", headers=_ALONE)
 
 
 async def _text(request: Request) -> Response:

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from deskhand.app import Desk
 from deskhand.errors import Denied, DeskError, InvalidInput, NotFound
-from deskhand.gate.passkeys import Said
+from deskhand.gate.webauthn import Said
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.orchestrator import deciding, first_look, pending, rules, steps, triage
 from deskhand.orchestrator.rules import Rule

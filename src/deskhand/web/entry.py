@@ -21,7 +21,7 @@ from starlette.types import Message, Receive
 
 from deskhand.audit import Result
 from deskhand.errors import AuthRequired, Denied, DeskError, TooLarge
-from deskhand.gate import passkeys, passwords
+from deskhand.gate import passkeys, passwords, webauthn
 from deskhand.gate.fields import BODY_LIMIT
 from deskhand.store import Transaction
 from deskhand.web import sessions
@@ -289,7 +289,7 @@ async def _enter_by_password(request: Request) -> Response:
 async def _challenge(request: Request) -> Response:
     """What a passkey has to sign to sign in; the browser shows the person which ones it has."""
     demand_own_origin(request)
-    return JSONResponse(await offer(request, passkeys.SIGN_IN, _SIGN_IN, named=False))
+    return JSONResponse(await offer(request, webauthn.SIGN_IN, _SIGN_IN, named=False))
 
 
 async def _enter_by_passkey(request: Request) -> Response:
@@ -304,7 +304,7 @@ async def _enter_by_passkey(request: Request) -> Response:
         passkeys.accept(
             tx,
             desk.policy.seal,
-            passkeys.SIGN_IN,
+            webauthn.SIGN_IN,
             signed,
             origin=origin,
             place=_SIGN_IN,

@@ -15,8 +15,8 @@ from starlette.routing import Route
 
 from deskhand.app import Desk
 from deskhand.errors import Denied, InvalidInput, NotFound, TooLarge
-from deskhand.gate import ledger
-from deskhand.gate.passkeys import Said
+from deskhand.gate import lists
+from deskhand.gate.webauthn import Said
 from deskhand.mail import FullMessage, MailSummary, mime
 from deskhand.mail.changes import Deed, Doing, find_way_back, read_change
 from deskhand.mail.mailboxes import MailView, viewing
@@ -122,7 +122,7 @@ async def _message(request: Request) -> Response:
         mail=mail,
         arrived=shown_time(desk, mail.summary.date),
         thread=[(each, shown_time(desk, each.date)) for each in thread],
-        answers=await desk.store.read(partial(ledger.answering, message_id=message_id)),
+        answers=await desk.store.read(partial(lists.answering, message_id=message_id)),
         as_sent=wanted,
         blocked=sheet and sheet.blocked,
     )

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from deskhand import tokens
 from deskhand.errors import Denied, DeskError, InvalidInput, NotFound
-from deskhand.gate.passkeys import Said
+from deskhand.gate.webauthn import Said
 from deskhand.oauth import OAuthRefusal, clients, grants
 from deskhand.oauth.clients import OAuthClient
 from deskhand.oauth.documents import Documents, is_document
@@ -380,9 +380,8 @@ def _refuse(refusal: OAuthRefusal) -> Response:
 async def _register(request: Request) -> Response:
     """RFC 7591. What the desk does not do is answered with what it does."""
     desk = desk_of(request)
-    if (
-        _content_type(request) != "application/json"
-    ):  # any page on the web could send the others
+    # Any page on the web could send the others.
+    if _content_type(request) != "application/json":
         raise OAuthRefusal("invalid_client_metadata", "the body is application/json")
     try:
         asked = json.loads(await _read_body(request))

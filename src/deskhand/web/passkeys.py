@@ -10,9 +10,9 @@ from starlette.routing import Route
 
 from deskhand.app import Desk
 from deskhand.errors import Denied, DeskError, InvalidInput
-from deskhand.gate import passkeys, passwords
+from deskhand.gate import passkeys, passwords, webauthn
 from deskhand.gate.claims import Claims
-from deskhand.gate.passkeys import ENROL, NewKey, Said
+from deskhand.gate.webauthn import ENROL, NewKey, Said
 from deskhand.store import Transaction
 from deskhand.web import mail, sessions
 from deskhand.web.approvals import read_letter
@@ -180,12 +180,12 @@ async def _offer_key(request: Request, form: FormData) -> Response:
         "challenge": options["challenge"],
         "rp": {"id": options["rpId"], "name": "Deskhand"},
         "user": {
-            "id": passkeys.encode(b"person"),
+            "id": webauthn.encode(b"person"),
             "name": "person",
             "displayName": "You, at your desk",
         },
         "pubKeyCredParams": [
-            {"type": "public-key", "alg": number} for number in passkeys.ALGORITHMS
+            {"type": "public-key", "alg": number} for number in webauthn.ALGORITHMS
         ],
         "authenticatorSelection": {
             "residentKey": "required",
@@ -205,7 +205,7 @@ async def _add(request: Request, form: FormData) -> Response:
     try:
         await _demand_right(request, form)
         given = NewKey.model_validate_json(text_in(form, "key"))
-        key = passkeys.read_new_key(
+        key = webauthn.read_new_key(
             given, signing_origin(request), text_in(form, "name").strip(), now
         )
         await desk.store.write(passkeys.add, desk.policy.seal, key, place, given.nonce, now)

@@ -16,7 +16,7 @@ from deskhand import __version__
 from deskhand.abroad import WrongPlace
 from deskhand.app import Desk
 from deskhand.errors import Denied, DeskError, InvalidInput
-from deskhand.gate.passkeys import encode
+from deskhand.gate.webauthn import encode
 from deskhand.web import sessions, subscriptions
 from deskhand.web.entry import SIGN_IN_BYTES, demand_own_origin, effect, page, read_form
 from deskhand.web.pairing import pair

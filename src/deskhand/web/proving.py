@@ -7,8 +7,8 @@ from starlette.datastructures import FormData
 from starlette.requests import Request
 
 from deskhand.errors import Denied
-from deskhand.gate.passkeys import Said
-from deskhand.gate.proofs import Claim, Signed, Typed
+from deskhand.gate.claims import Claim, Signed, Typed
+from deskhand.gate.webauthn import Said
 from deskhand.web import sessions
 from deskhand.web.request import desk_of, text_in
 from deskhand.web.sessions import Session

@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from deskhand.errors import Denied
 from deskhand.gate import passkeys
-from deskhand.gate.passkeys import Assertion, Passkey, Said
+from deskhand.gate.webauthn import Assertion, Passkey, Said
 from deskhand.web.address import own_origin
 from deskhand.web.request import desk_of
 

@@ -21,7 +21,7 @@ from starlette.routing import Route
 from deskhand.app import Desk
 from deskhand.audit import Entry, Result, search
 from deskhand.audit.search import EntryFilter
-from deskhand.gate import ledger, sends
+from deskhand.gate import lists, sends
 from deskhand.gate.askers import describe_actor
 from deskhand.store import Transaction
 from deskhand.web import plots, times
@@ -48,29 +48,10 @@ def routes() -> list[Route]:
 
 async def _timeline(request: Request) -> Response:
     desk = desk_of(request)
-    now = desk.now()
     wanted = _filter(request)
     before = number_in(request, "before", digits=17)
 
-    def collect(tx: Transaction) -> dict[str, Any]:
-        since = now - timedelta(days=DAYS)
-        window = timedelta(seconds=desk.settings.window_seconds)
-        actors, actions = search.names(tx, str((now - NAMES).date()))
-        found = search.find(tx, wanted, before=before, limit=PAGE)
-        return {
-            "found": found,
-            "askers": ledger.name_askers(
-                tx,
-                [(entry.parameters or {}).get("action_id") for _, entry in found.entries],
-            ),
-            "actors": actors,
-            "actions": actions,
-            "days": plots.by_day(search.by_day(tx, str(since.date())), now.date(), DAYS),
-            "waits": plots.by_wait(ledger.waits_of(tx, since, DECISIONS)),
-            "sent": sends.count_since(tx, now - window),
-        }
-
-    collected = await desk.store.read(collect)
+    collected = await desk.store.read(_collect, desk, wanted, before)
     found = collected.pop("found")
     askers = collected.pop("askers")
     verification: Verification = request.app.state.verification
@@ -101,6 +82,28 @@ async def _timeline(request: Request) -> Response:
     if not verification.is_whole and verification.broken is None:
         answer.background = BackgroundTask(verification.check_all)
     return answer
+
+
+def _collect(
+    tx: Transaction, desk: Desk, wanted: EntryFilter, before: int | None
+) -> dict[str, Any]:
+    now = desk.now()
+    since = now - timedelta(days=DAYS)
+    window = timedelta(seconds=desk.settings.window_seconds)
+    actors, actions = search.names(tx, str((now - NAMES).date()))
+    found = search.find(tx, wanted, before=before, limit=PAGE)
+    return {
+        "found": found,
+        "askers": lists.name_askers(
+            tx,
+            [(entry.parameters or {}).get("action_id") for _, entry in found.entries],
+        ),
+        "actors": actors,
+        "actions": actions,
+        "days": plots.by_day(search.by_day(tx, str(since.date())), now.date(), DAYS),
+        "waits": plots.by_wait(lists.waits_of(tx, since, DECISIONS)),
+        "sent": sends.count_since(tx, now - window),
+    }
 
 
 async def _verify(request: Request, form: FormData) -> Response:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from deskhand.abroad import Reach, WrongPlace, is_public
 from deskhand.app import Desk
-from deskhand.gate.passkeys import encode
+from deskhand.gate.webauthn import encode
 from deskhand.web.subscriptions import Subscription
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from deskhand.audit import witness
 from deskhand.config import MailAccount, NoteVault
 from deskhand.errors import AuthRequired, BadConfig, DeskError
 from deskhand.gate import keys as seals
-from deskhand.gate import ledger as requests
+from deskhand.gate import lists as requests
 from deskhand.notes.folders import FOLDERS
 from deskhand.notes.paths import resembled
 from deskhand.orchestrator.rules import load_rules
@@ -38,6 +38,9 @@ def vault(desk: Desk, vault: NoteVault | None = None) -> Finding:
         folder = vault.demand() if vault else desk.settings.vault
     except BadConfig as error:
         return bad(error.message, error.hint)
+    if folder.resolve() == desk.settings.home.resolve():
+        hint = "set VAULT_PATH or DESKHAND_HOME to another folder"
+        return bad(f"{folder} is the desk's home too, which no tool enters", hint)
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         return bad(f"{folder} cannot be read and written", f"chmod u+rwx {folder}")
     return good(str(folder))

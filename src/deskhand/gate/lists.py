@@ -1,0 +1,219 @@
+"""Requests by the many: lists, counts and what became of the mails to somebody. Nothing here changes a row."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from deskhand import clock
+from deskhand.gate.actions import read_action
+from deskhand.gate.askers import describe_asker
+from deskhand.gate.requests import OPEN, Folder, Request, State
+from deskhand.gate.rows import COLUMNS, read_row
+from deskhand.store import Transaction, marks
+
+
+def page(
+    tx: Transaction,
+    after: tuple[int, int, str],
+    limit: int,
+    now: datetime,
+    *,
+    snoozed: bool | None = None,
+) -> list[Request]:
+    """The open requests behind a place, urgent ones and then the oldest first: all, those put off, or the others."""
+    sleeping = {
+        None: "",
+        True: " AND snoozed > ?",
+        False: " AND COALESCE(snoozed, 0) <= ?",
+    }[snoozed]
+    values = [clock.to_ms(now)] if sleeping else []
+    rows = tx.all(
+        f"SELECT {COLUMNS} FROM requests WHERE state IN ({marks(OPEN)})"
+        f" AND (1 - urgent, created, id) > (?, ?, ?){sleeping}"
+        " ORDER BY 1 - urgent, created, id LIMIT ?",
+        *(*OPEN, *after, *values, limit),
+    )
+    return [read_row(row) for row in rows]
+
+
+def name_askers(tx: Transaction, names: Iterable[str | None]) -> dict[str, str]:
+    """Who asked for each of these requests, in words; those that there are not are left out."""
+    wanted = [*{name for name in names if name}]
+    rows = (
+        tx.all(
+            f"SELECT id, asker, asked_by FROM requests WHERE id IN ({marks(wanted)})",
+            *wanted,
+        )
+        if wanted
+        else []
+    )
+    return {name: describe_asker(asker, door) for name, asker, door in rows}
+
+
+def list_askers(tx: Transaction) -> list[str]:
+    """Who asked for what is open, as the cards name them."""
+    rows = tx.all(
+        f"SELECT DISTINCT asker, asked_by FROM requests WHERE state IN ({marks(OPEN)})",
+        *OPEN,
+    )
+    return sorted({describe_asker(*row) for row in rows})
+
+
+def waiting_ids(tx: Transaction, now: datetime) -> list[tuple[str, State, bool]]:
+    """Of everything that is neither decided nor expired: its id, its state and whether it is put off."""
+    moment = clock.to_ms(now)
+    rows = tx.all(
+        "SELECT id, state, COALESCE(snoozed, 0) > ? FROM requests WHERE state IN ('held', 'unknown')"
+        " OR (state = 'waiting' AND COALESCE(expires, ?) > ?)",
+        *(moment, moment + 1, moment),
+    )
+    return [(name, state, bool(asleep)) for name, state, asleep in rows]
+
+
+def find_files(
+    tx: Transaction, names: Sequence[str]
+) -> dict[str, tuple[str, Folder, State]]:
+    """Of each of these files that is a request's: its id, where the file was seen last, and its state."""
+    found: dict[str, tuple[str, Folder, State]] = {}
+    for start in range(0, len(names), 1000):
+        some = names[start : start + 1000]
+        rows = tx.all(
+            f"SELECT file, id, folder, state FROM requests WHERE file IN ({marks(some)})",
+            *some,
+        )
+        found |= {
+            name: (request_id, folder, state) for name, request_id, folder, state in rows
+        }
+    return found
+
+
+def find_misplaced(tx: Transaction, limit: int) -> list[Request]:
+    """Requests whose file is not known to lie where it belongs."""
+    rows = tx.all(
+        f"SELECT {COLUMNS} FROM requests WHERE folder <> CASE"
+        " WHEN state IN ('approved', 'sending') THEN 'Approved' WHEN state = 'rejected' THEN 'Rejected'"
+        " WHEN state IN ('waiting', 'held', 'unknown', 'failed') THEN folder ELSE 'Done' END"
+        " ORDER BY created LIMIT ?",
+        limit,
+    )
+    return [read_row(row) for row in rows]
+
+
+def has_approved(tx: Transaction) -> bool:
+    """Whether any file was seen in Approved/ that has not left yet."""
+    return (
+        tx.one(
+            "SELECT 1 FROM requests WHERE state = 'approved' AND folder = 'Approved' LIMIT 1"
+        )
+        is not None
+    )
+
+
+def find_unsettled(tx: Transaction, limit: int) -> list[Request]:
+    """Drafts that were answered, or whose no was taken back, and the note of the mail does not say so yet."""
+    rows = tx.all(
+        f"SELECT {COLUMNS} FROM requests WHERE origin = 'draft' AND (settled = 0 AND state IN ('sent', 'rejected')"
+        " OR settled = 1 AND state = 'waiting') ORDER BY created LIMIT ?",
+        limit,
+    )
+    return [read_row(row) for row in rows]
+
+
+def find_refused(tx: Transaction, mail: str) -> list[Request]:
+    """The drafts to a mail that the person said no to."""
+    sql = f"SELECT {COLUMNS} FROM requests WHERE mail = ? AND state = 'rejected' ORDER BY created"
+    return [read_row(row) for row in tx.all(sql, mail)]
+
+
+def find_answered(tx: Transaction, header: str) -> str | None:
+    """The orchestrator's key of a mail that was answered, by its Message-ID header."""
+    rows = tx.all(
+        "SELECT mail, action FROM requests WHERE mail IS NOT NULL AND action LIKE ?",
+        f"%<{header}>%",
+    )
+    return next(
+        (
+            str(mail)
+            for mail, text in rows
+            if read_action(text).in_reply_to == f"<{header}>"
+        ),
+        None,
+    )
+
+
+def answering(tx: Transaction, message_id: str) -> list[str]:
+    """The ids of the open requests and of all drafts that answer a mail."""
+    rows = tx.all(
+        f"SELECT id, action FROM requests WHERE origin = 'draft' OR state IN ({marks(OPEN)}) ORDER BY created, id",
+        *OPEN,
+    )
+    # Parsing a thousand texts for one mail would be felt; most do not even name it.
+    named = [(name, read_action(text)) for name, text in rows if message_id in text]
+    return [name for name, action in named if action.reply_to_message_id == message_id]
+
+
+def count_unfinished(tx: Transaction, now: datetime) -> tuple[int, int]:
+    """How many sends were left by a process that died, and of how many mails nobody knows whether they left."""
+    rows = tx.all(
+        "SELECT state, count(*) FROM requests WHERE state = 'unknown' OR (state = 'sending' AND lease < ?)"
+        " GROUP BY state",
+        clock.to_ms(now),
+    )
+    found: dict[str, int] = dict(rows)
+    return found.get("sending", 0), found.get("unknown", 0)
+
+
+def count_states(tx: Transaction) -> dict[str, int]:
+    """How many requests that a person said yes to are in which state."""
+    return dict(
+        tx.all(
+            "SELECT state, count(*) FROM requests"
+            " WHERE state IN ('approved', 'sending', 'sent', 'unknown', 'failed') GROUP BY state ORDER BY state"
+        )
+    )
+
+
+def troubles(tx: Transaction, limit: int) -> list[Request]:
+    """Approved requests whose last try failed, the latest first."""
+    rows = tx.all(
+        f"SELECT {COLUMNS} FROM requests WHERE error IS NOT NULL AND state = 'approved' ORDER BY tried DESC LIMIT ?",
+        limit,
+    )
+    return [read_row(row) for row in rows]
+
+
+def waits_of(tx: Transaction, since: datetime, limit: int) -> list[timedelta]:
+    """How long the newest requests that were answered had waited for the person."""
+    sql = "SELECT decided - created FROM requests WHERE decided >= ? ORDER BY decided DESC LIMIT ?"
+    return [
+        timedelta(milliseconds=max(0, waited))
+        for (waited,) in tx.all(sql, clock.to_ms(since), limit)
+    ]
+
+
+def mails_sent_to(
+    tx: Transaction, addresses: Sequence[str]
+) -> dict[str, tuple[int, datetime]]:
+    """How many mails left for each of these addresses, and when the last one did."""
+    rows = tx.all(
+        "SELECT address, COUNT(*), MAX(COALESCE(frozen, created)) FROM written_to JOIN requests ON id = request_id"
+        f" WHERE address IN ({marks(addresses) or 'NULL'}) GROUP BY address",
+        *addresses,
+    )
+    return {address: (count, clock.from_ms(last)) for address, count, last in rows}
+
+
+def earlier_sends(
+    tx: Transaction, digests: Sequence[str]
+) -> dict[str, tuple[str, datetime]]:
+    """The request by which each of these mails left before, and when; the last one, where it left more than once."""
+    rows = tx.all(
+        "SELECT digest, id, COALESCE(tried, frozen, created) AS at FROM requests"
+        f" WHERE state = 'sent' AND digest IN ({marks(digests) or 'NULL'}) ORDER BY at",
+        *digests,
+    )
+    return {digest: (name, clock.from_ms(at)) for digest, name, at in rows}
+
+
+def addresses_written_to(tx: Transaction, limit: int) -> list[str]:
+    sql = "SELECT DISTINCT address FROM written_to LIMIT ?"
+    return [address for (address,) in tx.all(sql, limit)]
