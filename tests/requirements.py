@@ -227,7 +227,6 @@ REQUIREMENTS = {
     "passkey:page": "A passkey is made and revoked on the page, with more proof than a cookie, and signs one in.",
     "passkey:forms": "A passkey proves changes of mails and the connection of a client, each for just what it says.",
     "passkey:commands": "The terminal lists and revokes passkeys and makes recovery codes.",
-    "passkey:no-script": "Without JavaScript each answer is given with the password, on a phone's width as well.",
     "passkey:browser": "A real browser makes a passkey, signs in, approves, edits and approves, alone and together.",
     "passkey:found": "One changed bit in row, digest, assertion or key: delivery sends nothing, log --verify names it.",
     "passkey:revived": "An old yes in the database does not come back, and what left does not leave again.",

@@ -12,7 +12,6 @@ import pytest
 
 from deskhand import tokens
 from deskhand.gate import passkeys, passwords, webauthn
-from deskhand.gate.cards import Card
 from deskhand.gate.forgery import Genuine, check_answers
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.store import Transaction
@@ -388,73 +387,6 @@ async def test_a_fresh_link_brings_no_new_guesses_and_each_session_is_listed_and
             await owner.person.sends("/checkup/sessions/end", {"session": name})
             assert (await other.get("/enter")).status_code == 200
             assert await owner.is_in()
-
-
-@needs_chromium
-@requirement("passkey:no-script")
-async def test_every_answer_is_given_with_the_password_without_javascript_on_a_phone(
-    home: Home,
-) -> None:
-    async with (
-        opened(home, DESKHAND_HOLD_SECONDS="600") as safe,
-        at_the_page(safe) as owner,
-        chromium() as browser,
-        quiet_page(browser, owner.device.origin, size=PHONE, javascript=False) as page,
-    ):
-        await by_link(owner)
-        await owner.makes_key(password=PASSWORD)
-        await sign_in(page, safe.desk)
-
-        async def press(card: Card, form: str, button: str, **fields: str) -> None:
-            """Open the card, fill in the form that goes there, and press its button."""
-            await page.goto(f"/approvals/{card.id}")
-            found = page.locator(f"main form[action*='{form}']").first
-            around = f"details:not([open]):has(form[action*='{form}']) > summary"
-            if await page.locator(around).count():
-                await page.locator(around).first.click()
-            for name, value in (fields | {"password": PASSWORD}).items():
-                await found.locator(f"[name={name}]").fill(value)
-            pressed = found.get_by_role("button", name=button, exact=True)
-            place = await pressed.bounding_box()
-            assert place is not None
-            assert place["x"] >= 0
-            assert place["x"] + place["width"] <= PHONE[0]
-            await pressed.click()
-            assert await page.locator("[role=alert]").all_inner_texts() == []
-
-        states = []
-        card = await safe.ask()
-        for form, button, fields in (
-            ("/approve", "Approve", {}),
-            ("/undo", "Undo", {}),
-            ("/snooze", "Snooze until then", {"when": "+1d"}),
-            ("/wake", "Bring it back now", {}),
-            ("/reject", "Reject", {"reason": "no"}),
-        ):
-            await press(card, form, button, **fields)
-            states.append((await safe.card(card)).state)
-        assert states == ["held", "waiting", "snoozed", "waiting", "rejected"]
-        other = await safe.ask(subject="Another one")
-        await press(other, "/respond", "Send back", words="Shorter.")
-        assert (await safe.card(other)).words == "Shorter."
-        third = await safe.ask(subject="The third")
-        await page.goto(f"/approvals/{third.id}/edit")
-        await page.get_by_label("Text").fill("At nine.\n")
-        await page.locator("main form [name=password]").fill(PASSWORD)
-        await page.get_by_role("button", name="Approve as edited").click()
-        assert (await safe.card(third)).state == "held"
-        await press(third, "/follow-up", "Tell me then", when="3d")
-        await press(third, "/permit", "Permit this", per_day="2")
-        safe.clock.pass_by(seconds=700)
-        assert await safe.settle() == 1
-        cards = [
-            await safe.ask(to="ann@example.org", subject=f"Number {each}")
-            for each in (1, 2)
-        ]
-        await page.goto("/approvals/batch?" + "&".join(f"card={each.id}" for each in cards))
-        await page.locator("main form [name=password]").fill(PASSWORD)
-        await page.get_by_role("button", name="Approve the ticked ones").click()
-        assert {(await safe.card(each)).state for each in cards} == {"held"}
 
 
 @needs_chromium
