@@ -46,7 +46,9 @@ def _is_deeper(value: Any, most: int) -> bool:
     level = [value]
     for _ in range(most + 1):
         level = [inner for each in level for inner in _inside(each)]
-    return bool(level)
+        if not level:
+            return False
+    return True
 
 
 def _inside(value: Any) -> Iterable[Any]:

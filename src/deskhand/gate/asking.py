@@ -4,9 +4,10 @@ import uuid
 from collections.abc import Sequence
 from datetime import datetime
 
+from deskhand import askers
 from deskhand.clock import from_ms, iso, to_ms
 from deskhand.errors import UnderWay
-from deskhand.gate import askers, ledger
+from deskhand.gate import ledger
 from deskhand.gate.actions import Action
 from deskhand.gate.door import Door
 from deskhand.gate.folders import RequestFile

@@ -1,5 +1,6 @@
 """The person's door in the vault, open or closed: a desk without a vault does everything else all the same."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,10 @@ class ClosedDoor:
 
     async def hear(self, request: Request) -> Request:
         return request
+
+    async def find_moved(self, requests: Sequence[Request]) -> set[str]:
+        del requests
+        return set()
 
     async def hear_all(self) -> None: ...
 

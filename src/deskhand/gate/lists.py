@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from deskhand import clock
+from deskhand.askers import describe_asker
 from deskhand.gate.actions import read_action
-from deskhand.gate.askers import describe_asker
 from deskhand.gate.requests import OPEN, Folder, Request, State
 from deskhand.gate.rows import find_where
 from deskhand.store import Transaction, marks
@@ -58,15 +58,33 @@ def list_askers(tx: Transaction) -> list[str]:
     return sorted({describe_asker(*row) for row in rows})
 
 
-def waiting_ids(tx: Transaction, now: datetime) -> list[tuple[str, State, bool]]:
-    """Of everything that is neither decided nor expired: its id, its state and whether it is put off."""
+_UNDECIDED = (
+    "(state IN ('held', 'unknown') OR (state = 'waiting' AND COALESCE(expires, ?) > ?))"
+)
+"""Neither decided nor expired."""
+
+
+def list_awake(tx: Transaction, now: datetime) -> list[str]:
+    """What is neither answered nor put off, by id."""
     moment = clock.to_ms(now)
     rows = tx.all(
-        "SELECT id, state, COALESCE(snoozed, 0) > ? FROM requests WHERE state IN ('held', 'unknown')"
-        " OR (state = 'waiting' AND COALESCE(expires, ?) > ?)",
+        f"SELECT id FROM requests WHERE {_UNDECIDED}"
+        " AND state <> 'held' AND COALESCE(snoozed, 0) <= ?",
+        *(moment + 1, moment, moment),
+    )
+    return [name for (name,) in rows]
+
+
+def count_undecided(tx: Transaction, now: datetime) -> dict[str, int]:
+    """How many wait, how many are held and how many are put off."""
+    moment = clock.to_ms(now)
+    rows = tx.all(
+        "SELECT CASE WHEN state = 'held' THEN 'held' WHEN COALESCE(snoozed, 0) > ?"
+        " THEN 'snoozed' ELSE 'waiting' END AS what, count(*)"
+        f" FROM requests WHERE {_UNDECIDED} GROUP BY what",
         *(moment, moment + 1, moment),
     )
-    return [(name, state, bool(asleep)) for name, state, asleep in rows]
+    return dict(rows)
 
 
 def find_files(

@@ -1,6 +1,6 @@
 """Goes on with what the person answered: ends a hold, lets a yes leave when its time has come, lets it expire."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -150,9 +150,7 @@ class Performer:
     async def refresh(self, request: Request) -> Request:
         """The request after what the person did with its file, and after its time has run out."""
         heard = await self._door.hear(request)
-        if not (
-            heard.is_late(self._now()) and heard.state in ("waiting", "held", "approved")
-        ):
+        if not self._is_late(heard):
             return heard
         note = heard.note
         if heard.state in ("held", "approved"):
@@ -164,6 +162,18 @@ class Performer:
             return await self.find(heard.id)
         await self._door.follow(expired)
         return expired
+
+    async def refresh_all(self, requests: Sequence[Request]) -> list[Request]:
+        """Each of them so; most often nobody touched any of their files."""
+        moved = await self._door.find_moved(requests)
+        return [
+            await self.refresh(each) if each.id in moved or self._is_late(each) else each
+            for each in requests
+        ]
+
+    def _is_late(self, request: Request) -> bool:
+        may_expire = request.state in ("waiting", "held", "approved")
+        return may_expire and request.is_late(self._now())
 
     async def _record(self, call: GateCall, outcome: Departure) -> Departure:
         await self._delivery.record(call, outcome)

@@ -33,8 +33,9 @@ def to_column(name: str, value: Any) -> Any:
 
 def read_row(row: Row) -> Request:
     found = dict(zip(NAMES, row, strict=True))
-    found["action"] = read_action(found["action"])
-    found["proposed"] = read_action(found["proposed"])
+    action, proposed = found["action"], found["proposed"]
+    found["action"] = read_action(action)
+    found["proposed"] = found["action"] if proposed == action else read_action(proposed)
     found |= {name: tuple(json.loads(found[name])) for name in _LISTS}
     found |= {name: bool(found[name]) for name in _FLAGS}
     found |= {

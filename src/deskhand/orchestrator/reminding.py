@@ -7,9 +7,9 @@ from email.parser import BytesHeaderParser
 from anyio import to_thread
 
 from deskhand.app import Desk
+from deskhand.askers import asking_as
 from deskhand.errors import DeskError, NotFound
 from deskhand.gate import follow_ups
-from deskhand.gate.askers import asking_as
 from deskhand.gate.follow_ups import AwaitedAnswer
 from deskhand.mail import MailSummary
 from deskhand.mail.addresses import addresses_in, people
