@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deskhand import audit
+from deskhand.app import Desk
 from deskhand.audit import journal, search
+from deskhand.config import load
 from deskhand.store import Store, Transaction, open_store
 from tests.home import Home
 from tests.old_database import database_at
@@ -402,13 +404,32 @@ def test_what_passed_is_on_the_record_once_after_the_desk_was_killed(home: Home)
 
 
 @requirement("guard:recorded")
+@pytest.mark.anyio
+async def test_what_passes_goes_on_the_record_together_and_waits_for_nobody_who_hurries(
+    home: Home,
+) -> None:
+    desk = Desk(load(home.environment).settings)
+    for number in range(150):
+        await desk.settle_record(behind=100)
+        desk.record_behind("guard_mcp", f"call_{number}", "evil", {}, None, 1)
+    await desk.settle_record()
+
+    entries = await desk.store.read(lambda tx: audit.entries(tx, limit=200))
+    named = [entry.action_type for _, entry in reversed(entries)]
+    assert named == [f"call_{number}" for number in range(150)]
+    (journal_file,) = home.path.glob("behind-*")
+    assert journal_file.read_bytes() == b""
+    desk.close()
+
+
+@requirement("guard:recorded")
 def test_a_journal_is_taken_over_from_nobody_who_lives(
     store: Store, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
     home.mkdir()
     living = journal.Journal(home)
-    living.drop(entry())
+    living.drop([entry()])
     living.close()
     first = entry(
         correlation_id="first",
@@ -422,13 +443,13 @@ def test_a_journal_is_taken_over_from_nobody_who_lives(
     assert "ann@" not in file.read_text()
     journal.take_over(store, home)
     assert store.write_sync(audit.verify) == audit.Verified(5)
-    living.drop(first)
-    living.drop(entry(correlation_id="another"))
+    living.drop([first])
+    living.drop([entry(correlation_id="another")])
     living.close()  # the second one is still to be written
     journal.take_over(store, home)
     assert store.write_sync(audit.verify) == audit.Verified(7)
     living.add(second)
-    living.drop(second)
+    living.drop([second])
     assert (file.read_bytes(), living.is_long) == (b"", False)
     living.close()
     file.touch()

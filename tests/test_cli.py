@@ -29,6 +29,21 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert done.stderr == "[]\n"
 
 
+@requirement("start:light")
+@pytest.mark.parametrize("name", ["obsidian", "agentmail", "tasks"])
+def test_a_server_through_which_nothing_leaves_loads_no_gate(name: str) -> None:
+    code = (
+        f"import sys, deskhand.servers.{name}\n"
+        "print([m for m in sys.modules if m.startswith('deskhand.gate')])"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == "[]\n"
+
+
 @requirement("docs:commands")
 def test_the_commands_of_agentmail_are_shown_to_whoever_has_only_deskhand(
     home: Home,

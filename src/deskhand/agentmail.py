@@ -437,9 +437,8 @@ def _report(error: Exception, identity_code: int) -> int:
 
     match error:
         case Denied(details={"reason": "self"}):
-            return _complain(
-                "recipient not found"
-            )  # AgentMail does not tell these two apart
+            # AgentMail does not tell these two apart.
+            return _complain("recipient not found")
         case Denied(details={"reason": "running"}):
             return _complain(str(error), 2)
         case NoIdentity():

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import secrets
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from deskhand.agents.mail import Mailroom
     from deskhand.agents.post import Post
     from deskhand.audit import Entry, Result
+    from deskhand.audit.behind import Behind
     from deskhand.audit.journal import Journal
     from deskhand.config import MailAccount, NoteVault, Settings
     from deskhand.foreign.servers import Foreign
@@ -64,6 +65,7 @@ class Seat:
 _SHARED = (
     "store",
     "journal",
+    "behind",
     "door",
     "foreign",
     "gate",
@@ -88,8 +90,6 @@ class Desk:
         self.session: str | None = None
         self.parts = Parts(now)
         self._owed: list[Entry] = []
-        self._behind: set[asyncio.Task[None]] = set()
-        """Entries that are just being written."""
         self._vaults: dict[str, tuple[NoteVault, Vault]] = {}
         self._opening = Lock()
         self._is_seated = False
@@ -138,6 +138,12 @@ class Desk:
         from deskhand.audit.journal import Journal
 
         return Journal(self.settings.home)
+
+    @cached_property
+    def behind(self) -> "Behind":
+        from deskhand.audit.behind import Behind
+
+        return Behind()
 
     @cached_property
     def vaults(self) -> "Vaults":
@@ -467,8 +473,7 @@ class Desk:
         """In the event loop that started them; what they did is on the record then."""
         if "foreign" in self.__dict__:
             await self.__dict__.pop("foreign").close()
-        while self._behind:
-            await asyncio.wait(self._behind)
+        await self.behind.catch_up()
 
     @cached_property
     def gate(self) -> "Gate":
@@ -493,7 +498,7 @@ class Desk:
         return Waiting(
             self.store,
             gate.find,
-            gate.refresh,
+            gate.refresh_all,
             self.door.notice_drafts,
             lambda: self.mailbox,
             self.now,
@@ -562,7 +567,7 @@ class Desk:
         entry = self._entry_of(
             actor, action, target, parameters, error, milliseconds, result
         )
-        await self._append(entry)
+        await self._append([entry])
         # A desk without a vault has no log in it; the chain has the entry.
         if in_vault and self.settings.vault_path is not None:
             from deskhand.audit import vault_log
@@ -599,21 +604,19 @@ class Desk:
             milliseconds=milliseconds,
         )
 
-    async def _append(self, entry: "Entry") -> None:
+    async def _append(self, entries: "Sequence[Entry]") -> None:
         from deskhand import audit
 
         try:
-            await self.store.write(audit.append, entry)
-            self.journal.drop(entry)
+            await self.store.write(audit.append_all, entries)
+            self.journal.drop(entries)
         except (DeskError, OSError) as failure:
-            # The effect has happened; hiding its result from the caller would not undo it. The next one has to wait
-            # until this entry is written.
-            if entry.error is None:
-                self._owed.append(entry)
-            log.critical(
-                "not_on_record",
-                extra=audit.redact_entry(entry).model_dump() | {"failure": str(failure)},
-            )
+            # The effects have happened; hiding a result from the caller would not undo it. The next one has to wait
+            # until these entries are written.
+            self._owed += [entry for entry in entries if entry.error is None]
+            for entry in entries:
+                known = audit.redact_entry(entry).model_dump()
+                log.critical("not_on_record", extra=known | {"failure": str(failure)})
 
     def record_behind(self, *facts: Any) -> None:
         """Put it on the record as `record` does, while whoever asked has the answer already: the journal keeps it."""
@@ -622,9 +625,7 @@ class Desk:
             self.journal.add(entry)
         except OSError as failure:  # the record may have room for it
             log.critical("not_in_journal", extra={"failure": str(failure)})
-        task = asyncio.create_task(self._append(entry))
-        self._behind.add(task)
-        task.add_done_callback(self._behind.discard)
+        self.behind.add(entry, self._append)
 
     async def settle_record(self, *, behind: int = 0) -> None:
         """Before an effect: open the record, and write what is owed to it. Where that fails, nothing may happen.
@@ -633,11 +634,10 @@ class Desk:
         from deskhand import audit
 
         _ = self.store
-        while len(self._behind) > (0 if self.journal.is_long else behind):
-            await asyncio.wait(self._behind, return_when=asyncio.FIRST_COMPLETED)
+        await self.behind.catch_up(0 if self.journal.is_long else behind)
         while self._owed:
             await self.store.write(audit.append, self._owed[0])
-            self.journal.drop(self._owed.pop(0))
+            self.journal.drop([self._owed.pop(0)])
 
     def card_address(self, request_id: str) -> str | None:
         """Where the person sees a request; None where no desk runs."""

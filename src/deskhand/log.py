@@ -48,9 +48,8 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         for key, value in line.items():
-            if (
-                isinstance(value, str) and key != "user_id"
-            ):  # whom a call is for is what the contract's log names
+            # Whom a call is for is what the contract's log names.
+            if isinstance(value, str) and key != "user_id":
                 line[key] = mask_addresses(value)
         return json.dumps(line, default=str)
 
@@ -59,9 +58,8 @@ class _PrivateFile(RotatingFileHandler):
     """Turns over while it is written; only its owner can read it."""
 
     def _open(self) -> TextIOWrapper:
-        return open(
-            self.baseFilename, "a", encoding="utf-8", opener=open_private
-        )  # Path.open has no opener
+        # Path.open has no opener.
+        return open(self.baseFilename, "a", encoding="utf-8", opener=open_private)
 
 
 def configure(level: str, file: Path | None = None) -> None:

@@ -8,8 +8,8 @@ from mcp import Client
 from mcp_types import Implementation
 
 from deskhand.app import Desk
+from deskhand.askers import asking_as, current_asker, describe_actor, describe_asker
 from deskhand.config import load
-from deskhand.gate.askers import asking_as, current_asker, describe_actor, describe_asker
 from deskhand.servers.callers import describe_caller
 from deskhand.servers.email import email_server
 from deskhand.web.site import site

@@ -330,9 +330,9 @@ async def test_bytes_are_kept_as_long_as_somebody_may_send_them(
 ) -> None:
     kept = put(site, "Files/kept.txt", b"kept")
     await call(client, **HELLO, attachments=[kept])
-    await desk.gate.keep([b"of nobody"])
+    await desk.gate.keep_attachments([b"of nobody"])
     site.clock.pass_by(days=2)
-    await desk.gate.keep([])
+    await desk.gate.keep_attachments([])
     rows = desk.store.write_sync(lambda tx: tx.all("SELECT content FROM enclosures"))
     desk.store.write_sync(lambda tx: tx.execute("DELETE FROM enclosures"))
     await say_yes(desk)

@@ -1049,7 +1049,7 @@ async def test_a_page_of_a_thousand_cards_takes_as_many_queries_as_a_page_of_one
         waiting = Waiting(
             cast("Store", store),
             gate.find,
-            gate.refresh,
+            gate.refresh_all,
             notice,
             lambda: desk.mailbox,
             study.clock,

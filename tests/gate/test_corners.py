@@ -54,6 +54,18 @@ async def test_a_desk_without_a_vault_shows_a_request_and_has_no_files_to_name(
 
 
 @requirement("gate:hand-written")
+async def test_a_folder_that_became_a_link_hides_no_request(site: Site, desk: Desk) -> None:
+    await ask(desk)
+    folder = site.home.vault / "Rejected"
+    folder.rename(site.home.vault / "Elsewhere")
+    folder.symlink_to(site.home.vault / "Elsewhere")
+
+    (found,), _ = await desk.waiting.requests()
+
+    assert found.state == "waiting"
+
+
+@requirement("gate:hand-written")
 async def test_where_approvals_are_sealed_no_file_speaks_for_a_thread(site: Site) -> None:
     site.write(type="email_reply", thread_id="t1")
     for approvals, heard in (("any", True), ("sealed", False)):

@@ -204,19 +204,19 @@ async def test_a_page_of_what_is_looked_for_goes_on_where_the_last_one_ended(
             assert await desk.waiting.cards(wanted=nobody) == ([], None)
         first, _ = await desk.waiting.cards(limit=1)
         assert first[0].id == "r29"
-        following = await desk.waiting.following(
+        following = await desk.waiting.find_next(
             first[0], snoozed=False, wanted=CardFilter(text="bob3@")
         )
         assert following is not None
         assert following.id == "r03"
         last, _ = await desk.waiting.cards(limit=1, wanted=CardFilter(text="r28 nobody"))
         assert last == []
-        around = await desk.waiting.following(
+        around = await desk.waiting.find_next(
             following, snoozed=False, wanted=CardFilter(text="ann29")
         )
         assert around is not None
         assert (
-            await desk.waiting.following(
+            await desk.waiting.find_next(
                 around, snoozed=False, wanted=CardFilter(text="ann29")
             )
             is None

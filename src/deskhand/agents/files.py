@@ -285,9 +285,8 @@ class FilesRoom(StateSetters):
             if entry is None:
                 self._put_aside(fd, line, "recipients")
                 continue
-            if (
-                entry.name in slots
-            ):  # a kill came between writing the new line and blanking the old one
+            # A kill came between writing the new line and blanking the old one.
+            if entry.name in slots:
                 _erase_state(fd, slots[entry.name].line)
             slots[entry.name] = _Slot(entry, fields, _complete(fd, line))
         return slots
@@ -324,9 +323,10 @@ def _wait_for_lock(fd: int) -> None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        # Seldom, and most commands are over before it is loaded.
         from deskhand.locks import (
             wait_for_lock,
-        )  # seldom, and most commands are over before it is loaded
+        )
 
         wait_for_lock(fd, "this file of the agents' mail", LONGEST_WAIT)
 
@@ -438,9 +438,8 @@ def _opened_by_nobody_else(fd: int) -> bool:
     """Whether no other process has the file open: AgentMail would append to it after it is gone."""
     if sys.platform != "linux":
         return True
-    fcntl.fcntl(
-        fd, fcntl.F_SETSIG, signal.SIGURG
-    )  # the default signal for a lease that is broken kills
+    # The default signal for a lease that is broken kills.
+    fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
     try:
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
     except OSError:

@@ -6,7 +6,7 @@ log files in the vault, and witness knows when the whole database lost its end.
 """
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -155,6 +155,11 @@ class Broken:
 
     seq: int
     why: str
+
+
+def append_all(tx: Transaction, entries: Iterable[Entry]) -> None:
+    for entry in entries:
+        append(tx, entry)
 
 
 def append(tx: Transaction, entry: Entry) -> None:

@@ -7,7 +7,7 @@ line, a power cut may lose the last ones.
 import fcntl
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -48,12 +48,10 @@ class Journal:
             made.replace(self._path)
         return opened
 
-    def drop(self, entry: Entry) -> None:
-        """It is on the record; with the last one the file is empty again."""
-        if self._file is None or entry.correlation_id not in self._on_their_way:
-            return
-        self._on_their_way.remove(entry.correlation_id)
-        if not self._on_their_way:
+    def drop(self, entries: Iterable[Entry]) -> None:
+        """They are on the record; with the last one the file is empty again."""
+        self._on_their_way.difference_update(entry.correlation_id for entry in entries)
+        if self._file is not None and self._size and not self._on_their_way:
             os.ftruncate(self._file, 0)
             self._size = 0
 

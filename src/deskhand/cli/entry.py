@@ -74,9 +74,8 @@ def _pair(options: argparse.Namespace) -> None:
         _demand_running(desk)
         pairing = asyncio.run(pair(desk, "terminal"))
     drawn = pairing.draw_blocks()
-    if (
-        sys.stdout.isatty()
-    ):  # whatever colours the terminal has, a camera needs dark on light
+    # Whatever colours the terminal has, a camera needs dark on light.
+    if sys.stdout.isatty():
         drawn = "\n".join(f"\x1b[97;40m{line}\x1b[0m" for line in drawn.splitlines())
     words = f"Point the phone's camera at it, within {pairing.minutes} minutes; it works once.\n{pairing.link}"
     tell(options, {"link": pairing.link, "minutes": pairing.minutes}, f"{drawn}\n{words}")

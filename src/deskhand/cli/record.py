@@ -28,8 +28,8 @@ def add_to(commands: Any) -> None:
 
 def _log(options: argparse.Namespace) -> int:
     from deskhand import audit
+    from deskhand.askers import describe_actor
     from deskhand.gate import lists
-    from deskhand.gate.askers import describe_actor
 
     with opened_desk() as desk:
         if options.verify:

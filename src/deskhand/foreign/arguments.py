@@ -46,7 +46,9 @@ def _is_deeper(value: Any, most: int) -> bool:
     level = [value]
     for _ in range(most + 1):
         level = [inner for each in level for inner in _inside(each)]
-    return bool(level)
+        if not level:
+            return False
+    return True
 
 
 def _inside(value: Any) -> Iterable[Any]:
@@ -69,9 +71,8 @@ def find_values(values: Any, path: str) -> list[Any]:
         return [values]
     ways = [find_values(each, rest) for each, rest in _step_into(values, path.split("."))]
     starred = path.partition(".")[0] == "*"
-    if not ways or (
-        starred and isinstance(values, dict) and "*" not in values
-    ):  # no list, as the path says
+    # No list, as the path says.
+    if not ways or (starred and isinstance(values, dict) and "*" not in values):
         ways.append([NOTHING])
     return [each for several in ways for each in several]
 

@@ -75,9 +75,8 @@ def _validator() -> Any:
     def check_more(
         validator: Any, allowed: Any, instance: Any, schema: Any
     ) -> Iterator[Any]:
-        if (
-            "patternProperties" in schema
-        ):  # its patterns would be matched by a machine that may take for ever
+        # Its patterns would be matched by a machine that may take for ever.
+        if "patternProperties" in schema:
             return iter(())
         return iter(more(validator, allowed, instance, schema) or ())
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +16,6 @@ from deskhand.foreign.definitions import (
     Definitions,
     digest_of,
     find_changed,
-    pin_file,
     pin_first,
     read_pins,
 )
@@ -38,6 +38,7 @@ class Listener(Protocol):
 class Foreign:
     def __init__(self, home: Path, parts: Parts) -> None:
         self._home = home
+        self._file = str(home / FILE)
         self._parts = parts
         self._listeners: WeakSet[Listener] = WeakSet()
         self._kept: dict[str, tuple[ForeignServer, asyncio.Task[None]]] = {}
@@ -50,7 +51,7 @@ class Foreign:
     @property
     def entries(self) -> dict[str, ServerEntry]:
         """As `guard.toml` stands now."""
-        stamp = _stamp(self._home / FILE)
+        stamp = _stamp(self._file)
         if stamp is None:
             return {}
         if stamp != self._read[0]:
@@ -70,7 +71,7 @@ class Foreign:
         return self.entry(name).rule_for(tool, arguments)
 
     def pins(self, server: ForeignServer) -> Definitions:
-        stamp = _stamp(pin_file(self._home, server.name))
+        stamp = _stamp(server.pin_file)
         kept = self._pinned.get(server.name)
         if stamp is not None and kept is not None and kept[0] == stamp:
             return kept[1]
@@ -235,9 +236,10 @@ def _runner(server: ForeignServer, foreign: Foreign) -> Callable[[], Awaitable[N
     return run
 
 
-def _stamp(file: Path) -> tuple[int, int] | None:
+def _stamp(file: str) -> tuple[int, int] | None:
+    """For each call that passes: a Path would take longer than the look itself."""
     try:
-        found = file.stat()
+        found = os.stat(file)  # noqa: PTH116
     except FileNotFoundError:
         return None
     return found.st_mtime_ns, found.st_size

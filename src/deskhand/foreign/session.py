@@ -37,7 +37,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from deskhand import __version__, environment
 from deskhand.errors import AuthRequired, OutcomeUnknown, ServerDown, printable
-from deskhand.foreign.definitions import Definitions, define
+from deskhand.foreign.definitions import Definitions, define, pin_file
 from deskhand.foreign.lines import Report, RunningServer, start
 from deskhand.foreign.rules import ServerEntry
 from deskhand.mail import credentials
@@ -99,6 +99,7 @@ class ForeignServer:
     ) -> None:
         self.name = name
         self.entry = entry
+        self.pin_file = str(pin_file(home, name))
         self._home = home
         self._client: Client | None = None
         self._line: RunningServer | None = None

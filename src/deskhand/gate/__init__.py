@@ -27,11 +27,11 @@ from deskhand.gate.actions import (
 )
 from deskhand.gate.asking import Asking, open_request
 from deskhand.gate.completing import complete, finish
+from deskhand.gate.correspondents import learn_about
 from deskhand.gate.delivery import LEASE, Delivery
 from deskhand.gate.door import Door
 from deskhand.gate.hands import Servers, no_servers
 from deskhand.gate.leaving import LeaveList
-from deskhand.gate.meeting import meet
 from deskhand.gate.outcomes import (
     Departure,
     DevMode,
@@ -83,7 +83,7 @@ class Gate(Performer):
         self._asking = Asking(store, door)
         self._permitting = permitting
 
-    async def keep(self, contents: Sequence[bytes]) -> None:
+    async def keep_attachments(self, contents: Sequence[bytes]) -> None:
         """Keep the bytes of attachments, before anybody is asked about them."""
         now = self._now()
         await self._store.write(enclosures.sweep, now - timedelta(days=1))
@@ -108,7 +108,7 @@ class Gate(Performer):
             await asyncio.to_thread(demand_sendable, action, call.started)
             call = replace(call, target=action.target)
             request = await self.find_asked(action)
-            if request and (told := await self._go_on_with(request, call)):
+            if request and (told := await self._tell_or_deliver(request, call)):
                 return told
             demand_in_time(action, call.started)
             fresh = open_request(action, by, answered, call.started, request)
@@ -122,7 +122,7 @@ class Gate(Performer):
             if isinstance(action, Mail) and (
                 request is None or request.state not in ("waiting", "held")
             ):
-                await meet(self._store, self._mailbox(), action.everybody)
+                await learn_about(self._store, self._mailbox(), action.everybody)
             asked = await self._asking.ask(fresh, request, used)
             if let := await self._let_through(fresh):
                 return await self._tell_permitted(let, asked, call)

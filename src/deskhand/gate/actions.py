@@ -124,9 +124,8 @@ class Mail(Face):
     def digested(self) -> dict[str, Any]:
         fields = super().digested()
         if not self.as_text:
-            del fields[
-                "as_text"
-            ]  # a mail that looks like no page has the digest that it always had
+            # A mail that looks like no page has the digest that it always had.
+            del fields["as_text"]
         return fields
 
     @property
@@ -207,7 +206,7 @@ Action = Annotated[
 ]
 """Everything that may be asked, a closed union told apart by `kind`.
 
-Another kind joins it here with its `Face`, and gets its hand in `delivery.hand_for` and its risk in
+Another kind joins it here with its `Face`, and gets its hand in `hands.hand_for` and its risk in
 `risk.assess_action`; everything else knows an action by its face alone.
 """
 _ACTION: TypeAdapter[Action] = TypeAdapter(Action)

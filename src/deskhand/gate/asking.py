@@ -4,9 +4,10 @@ import uuid
 from collections.abc import Sequence
 from datetime import datetime
 
+from deskhand import askers
 from deskhand.clock import from_ms, iso, to_ms
 from deskhand.errors import UnderWay
-from deskhand.gate import askers, ledger
+from deskhand.gate import ledger
 from deskhand.gate.actions import Action
 from deskhand.gate.door import Door
 from deskhand.gate.folders import RequestFile
@@ -71,9 +72,8 @@ class Asking:
 
 def _describe_wait(request: Request) -> str:
     def kept(at: datetime) -> str:
-        return iso(
-            from_ms(to_ms(at))
-        )  # as the row has it, and whoever asks for it later hears it
+        # As the row has it, and whoever asks for it later hears it.
+        return iso(from_ms(to_ms(at)))
 
     until = f", expires {kept(request.expires)}" if request.expires else ""
     return f"Waiting for the person (id {request.id}, since {kept(request.created)}{until}); do not send again."

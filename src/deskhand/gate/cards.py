@@ -7,10 +7,10 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from deskhand import clock
+from deskhand.askers import PERSON, describe_asker
 from deskhand.foreign.arguments import shorten_rows
 from deskhand.foreign.edits import TextEdit
 from deskhand.gate.actions import Mail, addresses_of
-from deskhand.gate.askers import PERSON, describe_asker
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.recipients import Acquaintance, Recipient
 from deskhand.gate.requests import Request, State, describe_earlier_send

@@ -57,9 +57,8 @@ async def complete(
     mail = Mail(
         kind=proposal.kind, account=account, subject=subject, body=body, **lines, **more
     )
-    if (
-        found is None or mail.kind == "forward_email"
-    ):  # it leaves from the account that has the mail, in no thread
+    # It leaves from the account that has the mail, in no thread.
+    if found is None or mail.kind == "forward_email":
         return mail, None
     return in_thread(mail, found), found
 

@@ -1,5 +1,6 @@
 """The person's door in the vault, open or closed: a desk without a vault does everything else all the same."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +28,10 @@ class ClosedDoor:
     async def hear(self, request: Request) -> Request:
         return request
 
+    async def find_moved(self, requests: Sequence[Request]) -> set[str]:
+        del requests
+        return set()
+
     async def hear_all(self) -> None: ...
 
     async def notice_drafts(self) -> None: ...
@@ -48,9 +53,8 @@ class ClosedDoor:
 
     async def write_edit(self, request: Request, action: Action) -> None:
         del action
-        if (
-            request.home == "Drafts"
-        ):  # its words stand in a file that this desk cannot reach
+        # Its words stand in a file that this desk cannot reach.
+        if request.home == "Drafts":
             raise Denied(
                 "a draft is edited where the vault is",
                 reason="no_vault",

@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from deskhand.errors import DeskError, NotFound, Unreadable
 from deskhand.gate.requests import Folder
@@ -37,17 +38,29 @@ class RequestFile:
 
 def as_file(folder: Folder, name: str, text: str, written: int = 0) -> RequestFile:
     try:
-        note = frontmatter.parse(text)
+        note = _parse(text)
     except Unreadable:
         return RequestFile(folder, name, text, {}, written=written)
     return RequestFile(folder, name, text, note.frontmatter, note.body, written)
 
 
+@lru_cache(64)
+def _parse(text: str) -> frontmatter.Note:
+    """The files of a page of cards are read again and again, and hardly ever change."""
+    return frontmatter.parse(text)
+
+
 class Folders:
-    def __init__(self, vault: Path, inside: tuple[str, ...] = ()) -> None:
-        """`inside`: the folder of the vault in which they lie, if they lie in one."""
+    def __init__(
+        self,
+        vault: Path,
+        inside: tuple[str, ...] = (),
+        kept: Mapping[Folder, int | None] | None = None,
+    ) -> None:
+        """`inside`: the folder of the vault in which they lie, if they lie in one. `kept`: those that are open."""
         self._vault = vault
         self._inside = inside
+        self._kept = kept or {}
 
     @property
     def _root(self) -> Path:
@@ -59,9 +72,9 @@ class Folders:
 
     def names(self, folder: Folder) -> list[tuple[str, int, int]]:
         """Each note's name, when it was changed (in nanoseconds) and its size; the newest first."""
-        if not self.has(folder):
-            return []
-        with self._open(folder) as opened:
+        with self._look_into(folder) as opened:
+            if opened is None:
+                return []
             entries = [
                 entry for entry in os.scandir(opened) if entry.name.lower().endswith(".md")
             ]
@@ -70,9 +83,9 @@ class Folders:
 
     def others(self, folder: Folder) -> list[str]:
         """What lies there and is no note: files with another ending, and folders."""
-        if not self.has(folder):
-            return []
-        with self._open(folder) as opened:
+        with self._look_into(folder) as opened:
+            if opened is None:
+                return []
             names = [entry.name for entry in os.scandir(opened)]
         return [
             name
@@ -87,9 +100,9 @@ class Folders:
                 yield found
 
     def read(self, folder: Folder, name: str) -> RequestFile | None:
-        if not self.has(folder):
-            return None
-        with self._open(folder) as opened:
+        with self._look_into(folder) as opened:
+            if opened is None:
+                return None
             try:
                 written = (
                     os.stat(name, dir_fd=opened, follow_symlinks=False).st_mtime_ns
@@ -170,6 +183,28 @@ class Folders:
         for folder in folders:
             with self._open(folder):
                 pass
+
+    @contextmanager
+    def keep_open(self) -> Iterator["Folders"]:
+        """The same for who looks at many files in one go: each folder is opened once."""
+        with ExitStack() as stack:
+            kept = {
+                folder: stack.enter_context(self._look_into(folder))
+                for folder in get_args(Folder)
+            }
+            yield Folders(self._vault, self._inside, kept)
+
+    @contextmanager
+    def _look_into(self, folder: Folder) -> Iterator[int | None]:
+        """None where there is no such folder."""
+        if folder in self._kept:
+            yield self._kept[folder]
+            return
+        if not self.has(folder):
+            yield None
+            return
+        with self._open(folder) as opened:
+            yield opened
 
     @contextmanager
     def _open(self, *folders: str) -> Iterator[int]:

@@ -75,9 +75,8 @@ class Follower:
     async def follow(self, request: Request) -> None:
         """Put the file where its row says; what cannot be moved now is moved at the next look over all."""
         now = await self._store.read(ledger.find, request.id)
-        request = (
-            now or request
-        )  # as it is, not as it was when somebody decided to follow it
+        # As it is, not as it was when somebody decided to follow it.
+        request = now or request
         try:
             placed = await asyncio.to_thread(self._follow, request)
         except (DeskError, OSError) as error:
@@ -103,10 +102,11 @@ class Follower:
             self._mark(found, request)  # the person moved it there, and says nothing else
             return found.folder, found.name
         if request.place == "Approved" and found.folder != request.folder:
+            # The person moved it meanwhile: that is heard first.
             return (
                 request.folder,
                 request.file,
-            )  # the person moved it meanwhile: that is heard first
+            )
         if request.place == "Approved" and not self._is_unchanged(found, request):
             return found.folder, found.name  # heard as an edit at the next look
         self._mark(found, request)
@@ -157,9 +157,8 @@ class Follower:
     def _write_edit(self, request: Request, action: Action) -> None:
         if found := self.locate(request):
             text = files.rewrite_draft(found, action)
-            files.read_draft(
-                as_file(found.folder, found.name, text)
-            )  # what is no mail afterwards is refused now
+            # What is no mail afterwards is refused now.
+            files.read_draft(as_file(found.folder, found.name, text))
             self.folders.rewrite(found, text)
 
     async def replace(self, old: Request, new: Request) -> None:

@@ -37,7 +37,9 @@ async def postpone(
 
 
 async def fail(store: Store, request: Request, error: DeskError, now: datetime) -> datetime:
-    """A try that failed: the request as it was before is approved still, and tried again at that time."""
+    """After a try that failed: it is approved still, and tried again at the time that is returned.
+
+    `request` is as it was before the try."""
     asked_for = timedelta(seconds=error.details.get("retry_after_seconds") or 0)
     due = now + max(backoff(request.attempts), asked_for)
     said = f"{error.code}: {error.message}"

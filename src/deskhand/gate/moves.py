@@ -44,7 +44,12 @@ class Misplaced:
     """The desk itself put the file there, or has seen it there before: that is no new answer."""
 
 
-Move = Yes | No | Edited | TakenBack | Away | Outdated | Misplaced
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Its file lies in Done/, of which the row knows nothing: the database is older, from a backup."""
+
+
+Move = Yes | No | Edited | TakenBack | Away | Outdated | Misplaced | Left
 """What the person did with a file since it was seen last."""
 
 

@@ -1,6 +1,6 @@
 """Goes on with what the person answered: ends a hold, lets a yes leave when its time has come, lets it expire."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -72,7 +72,7 @@ class Performer:
         if request.state == "held" and request.decided != taken:
             return False  # taken back and given again: that yes has its own rest
         if request.is_early(self._now()) and request.state in ("held", "approved"):
-            await self._store.write(ledger.put_off, request)
+            await self._store.write(ledger.rest_until_its_time, request)
             return False
         if request.state == "held":
             request = await self.end_hold(request)
@@ -107,7 +107,7 @@ class Performer:
         await self._door.follow(approved)
         return approved
 
-    async def _go_on_with(self, request: Request, call: GateCall) -> Departure | None:
+    async def _tell_or_deliver(self, request: Request, call: GateCall) -> Departure | None:
         """What comes of a request that was answered already; None where it has to be asked, again or still."""
         if request.state in ("approved", "sending", "unknown"):
             return await self._delivery.deliver(request, call)
@@ -150,9 +150,7 @@ class Performer:
     async def refresh(self, request: Request) -> Request:
         """The request after what the person did with its file, and after its time has run out."""
         heard = await self._door.hear(request)
-        if not (
-            heard.is_late(self._now()) and heard.state in ("waiting", "held", "approved")
-        ):
+        if not self._is_late(heard):
             return heard
         note = heard.note
         if heard.state in ("held", "approved"):
@@ -164,6 +162,18 @@ class Performer:
             return await self.find(heard.id)
         await self._door.follow(expired)
         return expired
+
+    async def refresh_all(self, requests: Sequence[Request]) -> list[Request]:
+        """Each of them so; most often nobody touched any of their files."""
+        moved = await self._door.find_moved(requests)
+        return [
+            await self.refresh(each) if each.id in moved or self._is_late(each) else each
+            for each in requests
+        ]
+
+    def _is_late(self, request: Request) -> bool:
+        may_expire = request.state in ("waiting", "held", "approved")
+        return may_expire and request.is_late(self._now())
 
     async def _record(self, call: GateCall, outcome: Departure) -> Departure:
         await self._delivery.record(call, outcome)

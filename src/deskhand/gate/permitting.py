@@ -69,9 +69,8 @@ class Permitting:
                     continue
                 held = approve(tx, request, self._policy.answer_under(each), now, due=until)
                 if isinstance(held, Conflict):
-                    raise Changed(
-                        "it changed in this moment"
-                    )  # and this use of the permission is not counted
+                    # And this use of the permission is not counted.
+                    raise Changed("it changed in this moment")
                 return held
             return None
 

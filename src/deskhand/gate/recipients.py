@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from deskhand.gate import lists, lookalikes
-from deskhand.gate.meeting import Met, find_met, find_written_to
+from deskhand.gate.correspondents import Correspondence, find_met, find_written_to
 from deskhand.store import Transaction
 
 _MOST_DOMAINS = 2000
@@ -25,7 +25,7 @@ class Acquaintance:
     sent: dict[str, tuple[int, datetime]]
     """How many mails left for an address, and when the last one did."""
     domains: frozenset[str]
-    met: Mapping[str, Met] = field(default_factory=dict)
+    met: Mapping[str, Correspondence] = field(default_factory=dict)
     """What the mailbox has of an address."""
     written: frozenset[str] = frozenset()
     """Everybody whom the person has written to."""

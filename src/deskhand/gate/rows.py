@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from deskhand import clock
 from deskhand.gate.actions import read_action
 from deskhand.gate.requests import Proof, Request, Word
-from deskhand.store import Row
+from deskhand.store import Row, Transaction
 
 NAMES = tuple(field.name for field in fields(Request))
 COLUMNS = ", ".join(NAMES)
@@ -33,14 +33,24 @@ def to_column(name: str, value: Any) -> Any:
 
 def read_row(row: Row) -> Request:
     found = dict(zip(NAMES, row, strict=True))
-    found["action"] = read_action(found["action"])
-    found["proposed"] = read_action(found["proposed"])
+    action, proposed = found["action"], found["proposed"]
+    found["action"] = read_action(action)
+    found["proposed"] = found["action"] if proposed == action else read_action(proposed)
     found |= {name: tuple(json.loads(found[name])) for name in _LISTS}
     found |= {name: bool(found[name]) for name in _FLAGS}
     found |= {
         name: clock.from_ms(found[name]) for name in _TIMES if found[name] is not None
     }
     return Request(**found)
+
+
+def find_where(tx: Transaction, condition: str, *values: object) -> list[Request]:
+    sql = f"SELECT {COLUMNS} FROM requests WHERE {condition}"
+    return [read_row(row) for row in tx.all(sql, *values)]
+
+
+def find_one(tx: Transaction, condition: str, *values: object) -> Request | None:
+    return next(iter(find_where(tx, condition, *values)), None)
 
 
 class WrittenAnswer(NamedTuple):

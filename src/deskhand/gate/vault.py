@@ -9,6 +9,8 @@ file where its row says. Where a file lies decides nothing by itself, and what i
 
 import asyncio
 import logging
+from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 from deskhand.errors import Changed, DeskError, InvalidInput, NotFound, Unavailable
@@ -22,6 +24,7 @@ from deskhand.gate.ledger import Change, Conflict
 from deskhand.gate.moves import (
     Away,
     Edited,
+    Left,
     Misplaced,
     Move,
     No,
@@ -60,11 +63,9 @@ class VaultDoor(DraftReader):
             return request
         try:
             await self.return_claimed()
-            if await asyncio.to_thread(lies_in_done, request, self.folders):
+            move = await asyncio.to_thread(self.look, request)
+            if isinstance(move, Left):
                 return await self._doubt(request)
-            move = await asyncio.to_thread(self._see, request)
-            if isinstance(move, Yes):
-                move = await asyncio.to_thread(self._find_no, request) or move
             if move is None or isinstance(move, Away) or self._is_too_late(request, move):
                 return request
             if self.policy.counts("vault"):
@@ -73,6 +74,19 @@ class VaultDoor(DraftReader):
         except (DeskError, OSError) as error:
             log.warning("not_heard", extra={"request": request.id, "why": str(error)})
             return request
+
+    async def find_moved(self, requests: Sequence[Request]) -> set[str]:
+        """Those of which `hear` has something to say: all files are looked at in one go."""
+
+        def look() -> set[str]:
+            looker = copy(self)
+            with self.folders.keep_open() as looker.folders:
+                return {each.id for each in requests if looker.look(each)}
+
+        try:
+            return await asyncio.to_thread(look)
+        except (DeskError, OSError):  # and `hear` says why
+            return {each.id for each in requests}
 
     async def hear_all(self) -> None:
         """What the person did with any file; a draft that they wrote themselves becomes a request."""
@@ -101,13 +115,13 @@ class VaultDoor(DraftReader):
         if not self.policy.counts("vault"):
             return
         try:
-            move = self._see(request)
+            move = see(request, self.locate(request), self.folders, self._key)
         except (DeskError, OSError) as error:
             # The yes is in the ledger; a vault that is away for a moment takes nothing back.
             log.warning("not_heard", extra={"request": request.id, "why": str(error)})
             return
         match move:
-            case None | Outdated() | Misplaced():
+            case None | Outdated() | Misplaced() | Left():
                 return
             case TakenBack():
                 raise Changed(f"Approved/{request.file} is gone")
@@ -119,6 +133,17 @@ class VaultDoor(DraftReader):
             case Yes(found) | No(found) | Edited(found):
                 raise Changed(f"{found.path} was changed in this moment")
 
+    def look(self, request: Request) -> Move | None:
+        """What the person did with its file. A no counts before a yes, under whatever name its copy lies there."""
+        if request.state not in HEARD:
+            return None
+        if lies_in_done(request, self.folders):
+            return Left()
+        move = see(request, self.locate(request), self.folders, self._key)
+        if isinstance(move, Yes) and (found := self.find_renamed(request, "Rejected")):
+            return No(found)
+        return move
+
     async def _doubt(self, request: Request) -> Request:
         log.warning("may_have_left", extra={"request": request.id, "why": _LEFT})
         changes = request.wait_again(f"{_LEFT} {request.action.where_to_look}", self._now())
@@ -127,14 +152,6 @@ class VaultDoor(DraftReader):
         if doubted.state == "unknown":
             await self.replace(request, doubted)
         return doubted
-
-    def _see(self, request: Request) -> Move | None:
-        return see(request, self.locate(request), self.folders, self._key)
-
-    def _find_no(self, request: Request) -> No | None:
-        """A no counts before a yes, under whatever name its copy lies in Rejected/."""
-        found = self.find_renamed(request, "Rejected")
-        return No(found) if found else None
 
     def _is_too_late(self, request: Request, move: Move) -> bool:
         """What has expired can still be refused; of what may have left the person decides at any time."""

@@ -35,9 +35,9 @@ _FURTHEST = 18
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    waiting: int
-    held: int
-    snoozed: int
+    waiting: int = 0
+    held: int = 0
+    snoozed: int = 0
 
 
 class Waiting:
@@ -45,7 +45,7 @@ class Waiting:
         self,
         store: Store,
         find: Callable[[str], Awaitable[Request]],
-        refresh: Callable[[Request], Awaitable[Request]],
+        refresh_all: Callable[[Sequence[Request]], Awaitable[list[Request]]],
         notice: Callable[[], Awaitable[None]],
         mailbox: Callable[[], Mailbox],
         now: Callable[[], datetime],
@@ -53,7 +53,7 @@ class Waiting:
         self._store = store
         self.find = find
         """One request, after what the person did with its file."""
-        self._refresh = refresh
+        self._refresh_all = refresh_all
         self._notice = notice
         self._mailbox = mailbox
         self._now = now
@@ -72,7 +72,7 @@ class Waiting:
         if len(rows) > limit:
             last = rows[limit - 1]
             more = write_cursor(last.urgent, last.created, last.id)
-        heard = [await self._refresh(row) for row in rows[:limit]]
+        heard = await self._refresh_all(rows[:limit])
         return [request for request in heard if request.state in OPEN], more
 
     async def cards(
@@ -93,14 +93,13 @@ class Waiting:
                 return found, more
         return found, None
 
-    async def following(
+    async def find_next(
         self, card: Card, *, snoozed: bool, wanted: CardFilter = EVERY
     ) -> Card | None:
         """The card that the person answers after this one: the next that waits, else the first that does."""
         for start in (card.cursor, None):
-            async for cards, _ in self._pages(
-                5, start, snoozed=snoozed
-            ):  # most often it is the very next
+            # Most often it is the very next.
+            async for cards, _ in self._pages(5, start, snoozed=snoozed):
                 for each in cards:
                     if (
                         each.id != card.id
@@ -144,17 +143,11 @@ class Waiting:
         return replace(card, risk=kept.risk, to=to, cc=cc, bcc=bcc)
 
     async def counts(self) -> Counts:
-        found = await self._store.read(lists.waiting_ids, self._now())
-        held = sum(state == "held" for _, state, _ in found)
-        snoozed = sum(asleep for _, state, asleep in found if state != "held")
-        return Counts(len(found) - held - snoozed, held, snoozed)
+        return Counts(**await self._store.read(lists.count_undecided, self._now()))
 
     async def ids(self) -> frozenset[str]:
         """What is neither answered nor put off."""
-        found = await self._store.read(lists.waiting_ids, self._now())
-        return frozenset(
-            name for name, state, asleep in found if state != "held" and not asleep
-        )
+        return frozenset(await self._store.read(lists.list_awake, self._now()))
 
     async def original(self, card: Card) -> Original | None:
         """The mail it answers, as plain text; None where it answers none, or that one is gone."""

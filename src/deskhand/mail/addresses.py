@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 
 import idna
 
@@ -164,13 +165,18 @@ def recipient(given: str, field: str = "to") -> str:
     ):
         raise _bad_address(given, field)
     try:
-        ascii_domain = idna.encode(domain, uts46=True).decode().removesuffix(".")
+        ascii_domain = _in_ascii(domain)
     except idna.IDNAError as exc:
         raise _bad_address(given, field) from exc
     labels = ascii_domain.split(".")
     if len(labels) < 2 or labels[-1].isdigit() or len(local) + len(ascii_domain) > 253:
         raise _bad_address(given, field)
     return f"{local}@{ascii_domain}"
+
+
+@lru_cache(1024)
+def _in_ascii(domain: str) -> str:
+    return idna.encode(domain, uts46=True).decode().removesuffix(".")
 
 
 def _is_local(text: str) -> bool:

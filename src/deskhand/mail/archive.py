@@ -123,9 +123,8 @@ class XmlEvents:
 
     def _start(self, name: str, attributes: Attributes) -> None:
         what = name.rpartition(" ")[2]
-        if (
-            self._passed_over or what == "Fallback"
-        ):  # the same once more, for programs that are older
+        # The same once more, for programs that are older.
+        if self._passed_over or what == "Fallback":
             self._passed_over += 1
             return
         # Of `id` and `r:id` the second one is meant.

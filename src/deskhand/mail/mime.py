@@ -525,9 +525,8 @@ def compose(
         "MIME-Version: 1.0",
         "",
     ]
-    raw = (
-        "\r\n".join(lines).encode() + content
-    )  # beyond ASCII is nothing but an address (SMTPUTF8)
+    # Beyond ASCII is nothing but an address (SMTPUTF8).
+    raw = "\r\n".join(lines).encode() + content
     _read_back(raw, recipients, copied, subject, [text, html] if html else [text], files)
     return raw
 

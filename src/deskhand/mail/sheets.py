@@ -297,9 +297,8 @@ class _SheetParser:
         astray = False
         for sign, text in _pieces(css):
             level = self.levels[-1]
-            if (
-                astray and sign == "{"
-            ):  # a brace that closes nothing spoils the rule behind it
+            # A brace that closes nothing spoils the rule behind it.
+            if astray and sign == "{":
                 level = _Level(None, (), skipped=True)
             astray = sign == "}" and len(self.levels) == 1
             if sign == "{":

@@ -171,9 +171,8 @@ def _is_same(address: str, registered: str) -> bool:
         or not _AUTHORITY.fullmatch(given.netloc)
     ):
         return False
-    if not _ADDRESS.fullmatch(
-        address
-    ):  # a space or a line's end, which `urlsplit` passes over
+    # A space or a line's end, which `urlsplit` passes over.
+    if not _ADDRESS.fullmatch(address):
         return False
     # Programs on this machine take whichever port is free. The rest is compared as it is written.
     return (

@@ -7,9 +7,9 @@ from email.parser import BytesHeaderParser
 from anyio import to_thread
 
 from deskhand.app import Desk
+from deskhand.askers import asking_as
 from deskhand.errors import DeskError, NotFound
 from deskhand.gate import follow_ups
-from deskhand.gate.askers import asking_as
 from deskhand.gate.follow_ups import AwaitedAnswer
 from deskhand.mail import MailSummary
 from deskhand.mail.addresses import addresses_in, people
@@ -30,9 +30,8 @@ _MACHINES = frozenset({"mailer-daemon", "postmaster"})
 async def look(desk: Desk, *, all_of_them: bool = False) -> None:
     """One pass; all of them, or those whose turn it is."""
     for question in await desk.store.write(follow_ups.take_up_answers, desk.now()):
-        await desk.door.ensure_waiting(
-            question
-        )  # where the last process ended before its file lay there
+        # Where the last process ended before its file lay there.
+        await desk.door.ensure_waiting(question)
     for awaited in await desk.store.write(
         follow_ups.take_to_look_at, desk.now(), all_of_them=all_of_them
     ):

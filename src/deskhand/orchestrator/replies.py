@@ -28,7 +28,7 @@ _MANY = 1000
 
 async def look_around(desk: Desk) -> None:
     """Take up what the person did in the vault, and put every file and note where it belongs."""
-    await desk.store.write(_pull_back, desk.now())
+    await desk.store.write(_forget_future, desk.now())
     if not desk.settings.dev_mode:
         await desk.store.write(ledger.wake_rested, desk.now())
         await desk.store.write(sends.wake_limited, desk.now(), limits_of(desk.settings))
@@ -37,9 +37,9 @@ async def look_around(desk: Desk) -> None:
     await settle_all(desk)
 
 
-def _pull_back(tx: Transaction, now: datetime) -> None:
-    ledger.pull_back(tx, now)
-    steps.pull_back(tx, now)
+def _forget_future(tx: Transaction, now: datetime) -> None:
+    ledger.forget_future(tx, now)
+    steps.forget_future(tx, now)
 
 
 async def send(desk: Desk, open_gmail: Callable[[], "MCPClient"], request: Request) -> None:
@@ -79,9 +79,10 @@ def _letter(request: Request) -> SendEmail:
 
 
 async def _send_draft(desk: Desk, gmail: "MCPClient", request: Request) -> None:
+    # What its tool takes.
     letter = _letter(request).model_dump(
         include={"to", "subject", "body", "reply_to_message_id"}
-    )  # what its tool takes
+    )
     failure: DeskError = SendFailed("the ledger does not say that it was sent")
     try:
         await gmail.call_tool("send_email", letter)

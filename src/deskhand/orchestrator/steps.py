@@ -231,7 +231,7 @@ def is_any_due(tx: Transaction, now: datetime) -> bool:
     )
 
 
-def pull_back(tx: Transaction, now: datetime) -> None:
+def forget_future(tx: Transaction, now: datetime) -> None:
     """Let go of what a clock that was ahead took up or put off."""
     moment = clock.to_ms(now)
     sql = (

@@ -53,7 +53,7 @@ from deskhand.tokens import asker_of
 ACTOR = "guard_mcp"
 SOON = 5.0
 """Seconds in which a server has to be there to be listed on the whole desk, and to say what it can do."""
-MOST_BEHIND = 64
+MOST_BEHIND = 1000
 """So many calls that passed may be answered before they are on the record."""
 OWN = "the person's own program"
 """Who asks on stdio, or with the desk's own token."""
@@ -206,7 +206,7 @@ class ForeignDoor(DeskServer):
         """The call, where the server is there and the rules let this very call pass."""
         try:
             self.demand("guard", writes=True)
-            canonical(arguments)
+            text = canonical(arguments)
             server = self._desk.foreign.find(self._server)
             if server is None or self._desk.settings.dev_mode:
                 return None
@@ -215,18 +215,12 @@ class ForeignDoor(DeskServer):
                 return None
         except DeskError:
             return None  # the long way says why
-        return self._pass_call(server, tool, arguments, report, modern)
+        passed = _pass(self._desk, server, tool, arguments, text, report)
+        return self._pass_call(passed, modern=modern)
 
-    async def _pass_call(
-        self,
-        server: ForeignServer,
-        tool: str,
-        arguments: Mapping[str, Any],
-        report: Report | None,
-        modern: bool,
-    ) -> dict[str, Any]:
+    async def _pass_call(self, passed: Answer, *, modern: bool) -> dict[str, Any]:
         try:
-            result = await _pass(self._desk, server, tool, arguments, report)
+            result = await passed
         except DeskError as error:
             result = written(self.refusal(error))
         return self.stamp(_shape(result, modern=modern), modern=modern)
@@ -330,10 +324,11 @@ async def call(
             refusal = Denied(
                 f"the person's rules deny {printable(tool, 60)}", reason="denied"
             )
-            await desk.record(*_facts(name, tool, arguments, refusal, 0))
+            who, what, target, facts = _facts(name, tool, arguments, text)
+            await desk.record(who, what, target, facts, refusal, 0)
             raise refusal
         case "pass":
-            return await _pass(desk, server, tool, arguments, report)
+            return await _pass(desk, server, tool, arguments, text, report)
         case "ask":
             shape = definition.get("inputSchema", {})
             demand_fitting(shape, arguments)
@@ -364,6 +359,7 @@ async def _pass(
     server: ForeignServer,
     tool: str,
     arguments: Mapping[str, Any],
+    text: str,
     report: Report | None,
 ) -> dict[str, Any]:
     if desk.settings.dev_mode:
@@ -388,23 +384,20 @@ async def _pass(
         raise
     finally:
         milliseconds = round((time.perf_counter() - started) * 1000)
-        desk.record_behind(*_facts(server.name, tool, arguments, error, milliseconds))
+        facts = _facts(server.name, tool, arguments, text)
+        desk.record_behind(*facts, error, milliseconds)
     return result
 
 
 def _facts(
-    server: str,
-    tool: str,
-    arguments: Mapping[str, Any],
-    error: DeskError | None,
-    milliseconds: int,
-) -> tuple[Any, ...]:
+    server: str, tool: str, arguments: Mapping[str, Any], text: str
+) -> tuple[str, str, str, dict[str, str]]:
     """Of a call, as `Desk.record` takes them: of the arguments their names, and a digest of them all."""
-    digest = sha256(canonical(arguments).encode()).hexdigest()
+    digest = sha256(text.encode()).hexdigest()
     facts = {"arguments": printable(", ".join(sorted(arguments)), 200), "digest": digest}
     if client := callers.client():
         facts["client"] = client
-    return ACTOR, printable(tool, 100), server, facts, error, milliseconds
+    return ACTOR, printable(tool, 100), server, facts
 
 
 def _result_of(outcome: Outcome, asked: ToolCall) -> dict[str, Any]:

@@ -61,9 +61,8 @@ class SDKServer(MCPServer[None]):
         """Let the handler answer a method in place of the SDK, and remember who asked."""
 
         async def answer(ctx: Any, given: Any) -> Any:
-            if (
-                ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS
-            ):  # those others listen by themselves
+            # Those others listen by themselves.
+            if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
                 self._connections[connection_of(ctx)] = callers.client()
             return await handler(ctx, given)
 
@@ -196,9 +195,8 @@ class StrictMetadata(FuncMetadata):
         # Without an output schema a model is a content block (text, image, …): the SDK's own to convert.
         if self.output_schema is None or not isinstance(content, BaseModel):
             made = super().convert_result(content)
-            if (
-                isinstance(made, CallToolResult) and not made.content
-            ):  # some clients show the text alone
+            # Some clients show the text alone.
+            if isinstance(made, CallToolResult) and not made.content:
                 made.content = [TextContent(text=json.dumps(content))]
             return made
         if isinstance(content, CallToolResult | InputRequiredResult):

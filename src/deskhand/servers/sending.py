@@ -182,5 +182,5 @@ async def _keep(
     desk: Desk, files: Sequence[tuple[str, bytes, str, str | None]]
 ) -> tuple[Enclosure, ...]:
     demand_bounded([len(content) for _, content, _, _ in files])
-    await desk.gate.keep([content for _, content, _, _ in files])
+    await desk.gate.keep_attachments([content for _, content, _, _ in files])
     return tuple([await to_thread.run_sync(enclose, *each) for each in files])

@@ -35,6 +35,7 @@ from pydantic import AnyUrl, ValidationError
 from starlette.applications import Starlette
 
 from deskhand import __version__, tokens
+from deskhand.askers import asking_as
 from deskhand.errors import (
     Denied,
     DeskError,
@@ -48,7 +49,6 @@ from deskhand.errors import (
     mcp_error,
     printable,
 )
-from deskhand.gate.askers import asking_as
 from deskhand.listen import serve_http
 from deskhand.mail import mailboxes
 from deskhand.mail.mailboxes import MailView

@@ -319,9 +319,8 @@ def _move_home(made: Guard, settings: Settings, now: datetime, say: Say) -> None
                 stdin=opened,
             )
         _own_folder(HOME, 0o700)  # the archive says how open the old one was
-        _run(
-            as_user(USER, "find", str(HOME), "-type", "l", "-delete")
-        )  # no link leads out of it
+        # No link leads out of it.
+        _run(as_user(USER, "find", str(HOME), "-type", "l", "-delete"))
     _write_config(made, settings, say)
     if moved.is_dir():
         # Only now: until here everything is still where it was.

@@ -115,9 +115,8 @@ def carry_out(home: Path, wanted: Takeover) -> None:
         _note_bytes(place, before, after)
         return
     kept = json.loads(files.content(place) or b"{}")
-    if (
-        before is not None and kept.get("after") == sha256(before).hexdigest()
-    ):  # nobody has touched it since
+    # Nobody has touched it since.
+    if before is not None and kept.get("after") == sha256(before).hexdigest():
         files.rewrite(wanted.file, b64decode(kept["before"]), after)
     for name in wanted.words:
         writing.remove(home, _own_name(name))

@@ -104,9 +104,8 @@ class TasksClient:
         if isinstance(body, bytes):
             headers["Content-Type"] = "text/calendar"
             sent = {"content": body}
-        encoded = httpx2.Headers(
-            headers, encoding="utf-8"
-        )  # a user's name may have any letters
+        # A user's name may have any letters.
+        encoded = httpx2.Headers(headers, encoding="utf-8")
         request = self._http.build_request(
             method, path, params=query, headers=encoded, timeout=None, **sent
         )

@@ -292,9 +292,8 @@ def _next_or_that(day: int, month: int, year: str | None, today: date) -> date:
     if year:
         return _date(int(year), month, day)
     if month <= 12:
-        for year_ahead in range(
-            today.year, today.year + 9
-        ):  # a leap day is at most eight years away
+        # A leap day is at most eight years away.
+        for year_ahead in range(today.year, today.year + 9):
             if (
                 day <= monthrange(year_ahead, month)[1]
                 and date(year_ahead, month, day) >= today

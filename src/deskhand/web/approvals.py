@@ -252,9 +252,8 @@ async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
     try:
         original = await desk.waiting.original(card)
     except DeskError as error:
-        unread = (
-            error.message
-        )  # the mailbox may be away; the person sees that something is missing
+        # The mailbox may be away; the person sees that something is missing.
+        unread = error.message
     return {
         "original": original,
         "arrived": _moment(desk)(datetime.fromisoformat(original.date))
@@ -324,7 +323,7 @@ async def _go_to_next(request: Request, answered: Card, done: str) -> Response:
     """The next card of the list in which this one was answered; where nothing else waits, this one, as it is now."""
     wanted = _wanted(request)
     snoozed = answered.state == "snoozed"
-    following = await desk_of(request).waiting.following(
+    following = await desk_of(request).waiting.find_next(
         answered, snoozed=snoozed, wanted=wanted
     )
     query = urlencode(_fields(wanted) | {"done": done})

@@ -380,9 +380,8 @@ def _refuse(refusal: OAuthRefusal) -> Response:
 async def _register(request: Request) -> Response:
     """RFC 7591. What the desk does not do is answered with what it does."""
     desk = desk_of(request)
-    if (
-        _content_type(request) != "application/json"
-    ):  # any page on the web could send the others
+    # Any page on the web could send the others.
+    if _content_type(request) != "application/json":
         raise OAuthRefusal("invalid_client_metadata", "the body is application/json")
     try:
         asked = json.loads(await _read_body(request))

@@ -19,10 +19,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from deskhand.app import Desk
+from deskhand.askers import describe_actor
 from deskhand.audit import Entry, Result, search
 from deskhand.audit.search import EntryFilter
 from deskhand.gate import lists, sends
-from deskhand.gate.askers import describe_actor
 from deskhand.store import Transaction
 from deskhand.web import plots, times
 from deskhand.web.entry import effect, page

@@ -265,9 +265,8 @@ def _as_draft(name: str, released: Values, letter: Values | None = None) -> Valu
         words = {key: letter[key] for key in ("to", "subject", "body")}
         proposed = json.loads(released["action"]) | words
         found |= {"proposed": json.dumps(proposed), "asked": _digest(proposed)}
-    if (
-        released["revision"] == 1
-    ):  # later ones wait in a sealed file: nobody knows whether it left
+    # Later ones wait in a sealed file: nobody knows whether it left.
+    if released["revision"] == 1:
         found |= {"file": _draft_file(name), "decided_by": "person", "proof": "vault"}
     return found
 

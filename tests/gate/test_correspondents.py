@@ -3,8 +3,8 @@
 import pytest
 
 from deskhand.gate import recipients
+from deskhand.gate.correspondents import learn_about
 from deskhand.gate.lookalikes import is_alike
-from deskhand.gate.meeting import meet
 from deskhand.mail.local import Incoming, LocalMailbox
 from tests.gate.test_cards import Study, asked, study
 from tests.mail.letters import letter, outgoing
@@ -64,7 +64,7 @@ async def test_the_first_day_knows_whom_the_person_wrote_to_heard_from_and_never
 @requirement("people:met")
 async def test_a_mailbox_that_cannot_say_keeps_nobody_from_asking(study: Study) -> None:
     async with study.opened() as (desk, _client):
-        await meet(
+        await learn_about(
             desk.store, desk.mailbox, ['odd"name@example.org', "after:x@example.org"]
         )
         found = await desk.store.read(recipients.find, ["after:x@example.org"])

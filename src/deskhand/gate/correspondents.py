@@ -14,7 +14,7 @@ from deskhand.mail import Mailbox, MailSummary
 from deskhand.mail.addresses import people
 from deskhand.store import Store, Transaction, marks
 
-log = logging.getLogger("deskhand.meeting")
+log = logging.getLogger("deskhand.correspondents")
 
 _PATIENCE = 5.0
 """Seconds after which nobody waits for a slow mailbox: the card then says less."""
@@ -24,7 +24,7 @@ _MOST = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class Correspondence:
     """What the mailbox says about an address."""
 
     sent: int
@@ -33,7 +33,7 @@ class Met:
     last_heard: datetime | None
 
 
-async def meet(store: Store, mailbox: Mailbox, addresses: Sequence[str]) -> None:
+async def learn_about(store: Store, mailbox: Mailbox, addresses: Sequence[str]) -> None:
     """Look up what the mailbox has of these addresses. Where it cannot say, nothing changes."""
     try:
         with anyio.move_on_after(_PATIENCE):
@@ -84,13 +84,13 @@ def _wrote(mail: MailSummary, address: str) -> bool:
     }
 
 
-def find_met(tx: Transaction, addresses: Sequence[str]) -> dict[str, Met]:
+def find_met(tx: Transaction, addresses: Sequence[str]) -> dict[str, Correspondence]:
     rows = tx.all(
         f"SELECT address, sent, last_sent, last_heard FROM met WHERE address IN ({marks(addresses) or 'NULL'})",
         *addresses,
     )
     return {
-        address: Met(sent, _moment(last), _moment(heard))
+        address: Correspondence(sent, _moment(last), _moment(heard))
         for address, sent, last, heard in rows
     }
 
