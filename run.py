@@ -66,6 +66,7 @@ SYSTEM_PACKAGES = {
     "dovecot": "dovecot-imapd",
     "chromium": "chromium",
     "nginx": "nginx-light",
+    "zbarimg": "zbar-tools",
     "zsh": "zsh",
     "fish": "fish",
     "setfacl": "acl",
@@ -226,7 +227,17 @@ def test(arguments):
 
 def gather_programs():
     install_system_packages(
-        ["strace", "tmux", "dovecot", "chromium", "nginx", "zsh", "fish", "setfacl"]
+        [
+            "strace",
+            "tmux",
+            "dovecot",
+            "chromium",
+            "nginx",
+            "zbarimg",
+            "zsh",
+            "fish",
+            "setfacl",
+        ]
     )
     unpack_servers()
 

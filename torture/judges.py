@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
@@ -27,13 +28,16 @@ from tests.judges.bridge import Bridge
 from tests.judges.conftest import judged_home
 from tests.judges.node import CONFORMANCE, MODULES, NODE, node
 from tests.judges.test_conformance import required_scenarios, statuses
-from tests.resident.test_up import start
+from tests.resident.test_up import Running, start
 from tests.test_chat import HELLO, answer
 
 ROOT = Path(__file__).resolve().parent.parent
 WAITING = ROOT / "tests" / "judges" / "waiting.mjs"
 OF_HTTP = ("dns-", "http-", "server-sse-", "server-session-", "server-stateless")
+MAIN_TOOLS = test_inspector.SERVERS | {"/claude/mcp": "permission_prompt"}
 FOR_EVERY_SERVER = ("server-initialize", "ping", "tools-list")
+QUESTION = {"ask_person": "question"}
+"""Where a tool's own words stand that tell its calls apart; of a mail they are its body."""
 FAILED: list[str] = []
 
 
@@ -127,7 +131,7 @@ def judge_servers(place: Path) -> None:
                     found = test_inspector.names_on_stdio(name, era, home, Path(folder))
                 report(
                     f"Inspector {era} {name}",
-                    works=test_inspector.SERVERS[kind.path] in found,
+                    works=MAIN_TOOLS[kind.path] in found,
                     why=str(found),
                 )
         for version in ("v1", "v2"):
@@ -175,6 +179,70 @@ def judge_tasks(place: Path) -> None:
             except subprocess.TimeoutExpired:
                 judge.kill()
             report(f"a task of the {era} era, {folder}", works=said in heard, why=heard)
+    finally:
+        desk.close()
+    judge_returning(place, home)
+
+
+MAIL = """From: Ann <ann@example.org>
+To: me@example.com
+Subject: Lunch
+Message-ID: <lunch@example.org>
+Date: Mon, 16 Nov 2026 08:00:00 +0000
+
+At noon?
+"""
+
+
+def judge_returning(place: Path, home: Home) -> None:
+    """Who went away with a handle and comes back to a desk that was started anew meanwhile."""
+    (place / "lunch.eml").write_text(MAIL)
+    home.command("mail", "import", str(place / "lunch.eml"))
+    (mail,) = json.loads(home.command("mail", "search", "lunch", "--json").stdout)["emails"]
+    answered = {"message_id": mail["id"], "body": "Yes."}
+    calls: dict[str, dict[str, Any]] = {
+        "send_email": HELLO,
+        "reply_email": answered | {"thread_id": mail["thread_id"]},
+        "forward_email": answered | {"to": "ben@example.org"},
+        "ask_person": {"question": "Which colour?"},
+    }
+
+    def run_client(desk: Running, era: str, tool: str, then: str) -> str:
+        given = json.dumps(calls[tool] | {QUESTION.get(tool, "body"): f"{era} {tool}"})
+        command = [
+            NODE,
+            WAITING,
+            MODULES,
+            era,
+            f"{desk.address}/mcp",
+            TOKEN,
+            given,
+            tool,
+            then,
+        ]
+        ran = subprocess.run(
+            command, capture_output=True, text=True, timeout=90, check=False
+        )
+        return ran.stdout + ran.stderr
+
+    desk = start(place, home.environment, "--port", "0")
+    wanted = [(era, tool) for era in ("first", "new") for tool in calls]
+    handles = {each: run_client(desk, *each, "leave") for each in wanted}
+    desk.close()
+    desk = start(place, home.environment, "--port", "0")
+    try:
+        for (era, tool), begun in handles.items():
+            task = begun.removeprefix("task ").strip()
+            how = (
+                ["respond", task, "blue"]
+                if tool in QUESTION
+                else ["approve", task, "--yes"]
+            )
+            told = home.command(*how)
+            heard = run_client(desk, era, tool, task)
+            works = any(each in heard for each in ("sent successfully", 'blue\\"'))
+            why = begun + told.stdout + told.stderr + heard
+            report(f"{tool} of the {era} era, back after a restart", works=works, why=why)
     finally:
         desk.close()
 

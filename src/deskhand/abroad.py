@@ -38,13 +38,6 @@ class Destination(NamedTuple):
     """Where the host was found."""
 
 
-def is_place(url: str) -> bool:
-    """Whether the desk could go there at all: an https address that says plainly where it leads."""
-    if not _PLACE.fullmatch(url) or "#" in url:
-        return False
-    return not {".", ".."} & set(urlsplit(url).path.split("/"))
-
-
 def is_public(address: str) -> bool:
     """Whether an address is one of the internet, and of no network that this machine may be in."""
     found = ipaddress.ip_address(address)
@@ -57,6 +50,16 @@ def is_public(address: str) -> bool:
     return found.is_global and not found.is_multicast and not found.is_reserved
 
 
+def is_plain(url: str) -> bool:
+    """Whether an address is one of TLS that every program reads alike."""
+    if _PLACE.fullmatch(url) is None or "#" in url:
+        return False
+    try:
+        return {".", ".."}.isdisjoint(urlsplit(url).path.split("/"))
+    except ValueError:  # brackets around what is no number
+        return False
+
+
 async def look_up(host: str, port: int) -> list[str]:
     """The addresses of a host, as this system finds them."""
     listed = await asyncio.get_running_loop().getaddrinfo(
@@ -67,19 +70,19 @@ async def look_up(host: str, port: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far the desk goes: `may_reach` says to which addresses, `find_addresses` which ones a host has."""
+    """How far the desk goes: `may_reach` says to which addresses, `find_addresses` which ones a host has, and `seconds`
+    for how long it waits."""
 
     may_reach: Callable[[str], bool] = is_public
     trust: Callable[[], ssl.SSLContext] = ssl.create_default_context
     find_addresses: Callable[[str, int], Awaitable[list[str]]] = look_up
     seconds: float = 5
-    """For each step of an answer; how long all of them may take is the caller's."""
 
     async def find(self, url: str) -> Destination:
         """Where that is. One address that is not public among several is reason enough to go to none."""
         found = _PLACE.fullmatch(url)
-        if found is None or not is_place(url):
-            raise WrongPlace("it is no plain https address")
+        if found is None or not is_plain(url):
+            raise WrongPlace("it is an https address with a path")
         host = found[1].strip("[]")
         port = int(found[2] or 443)
         if not 0 < port < 65536:
@@ -87,9 +90,8 @@ class Reach:
         addresses = await self.find_addresses(host, port)
         if not addresses or not all(self.may_reach(each) for each in addresses):
             raise WrongPlace("it is not at a public address")
-        rest = found[3] or ""
-        path = rest if rest.startswith("/") else f"/{rest}"
-        return Destination(host, port, path, addresses[0])
+        path = found[3] or "/"
+        return Destination(host, port, f"/{path.removeprefix('/')}", addresses[0])
 
     @asynccontextmanager
     async def ask(
@@ -115,8 +117,9 @@ class Reach:
                 f"https://{address}:{place.port}{place.path}",
                 headers=named,
                 content=content,
-                # The certificate has to be the named host's, not the number's.
-                extensions={"sni_hostname": place.host},
+                extensions={
+                    "sni_hostname": place.host
+                },  # the certificate is the named host's, not the number's
             ) as answer,
         ):
             yield answer

@@ -1,7 +1,8 @@
 """A yes that is a signature: what counts, what does not, and that nobody can make one afterwards."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -21,6 +22,7 @@ from deskhand.gate.outcomes import NotApproved
 from deskhand.gate.permissions import Terms
 from deskhand.gate.proofs import Proven
 from deskhand.gate.question import Question
+from deskhand.gate.rows import WrittenAnswer
 from deskhand.gate.webauthn import ENROL, Assertion, KeptAssertion, NewKey, Said
 from deskhand.store import Transaction
 from tests.gate.authenticator import ORIGIN, Authenticator, PrivateKey
@@ -410,6 +412,64 @@ async def test_one_changed_bit_sends_nothing_and_is_found(signer: Signer) -> Non
         assert isinstance(await signer.check(), Genuine), name
 
 
+class PutBack(Exception):
+    """Ends a transaction of which nothing is to stay."""
+
+
+def flip_bits(value: Any, every: int) -> Iterator[Any]:
+    """The value with one bit changed, in every so many of its places."""
+    if not isinstance(value, str):
+        yield from ((value or 0) ^ 1 << bit for bit in range(0, 40, 7))
+        return
+    kept = value.encode()
+    for place in range(0, 8 * len(kept), every):
+        changed = bytearray(kept)
+        changed[place // 8] ^= 1 << place % 8
+        with suppress(UnicodeDecodeError):
+            yield changed.decode()
+
+
+@requirement("passkey:found")
+async def test_a_bit_of_any_column_is_found(signer: Signer) -> None:
+    """Each column of the answer and of the key, and the text and digest of the request."""
+    await signer.approve(await signer.safe.ask())
+    desk = signer.desk
+    tables = await desk.store.read(copy_columns)
+    missed: list[tuple[str, str, Any]] = []
+    flips = [
+        (table, column, changed)
+        for table, columns in tables.items()
+        for column, value in columns.items()
+        for changed in flip_bits(value, 13)
+    ]
+
+    def check(tx: Transaction, table: str, column: str, changed: Any) -> None:
+        tx.execute(f"UPDATE {table} SET {column} = ?", changed)
+        if not isinstance(check_answers(tx, desk.policy), Forged):
+            missed.append((table, column, changed))
+        raise PutBack
+
+    for table, column, changed in flips:
+        with pytest.raises(PutBack):
+            await desk.store.write(check, table, column, changed)
+    assert len(flips) > 500
+    assert missed == []
+    assert await signer.check() == Genuine(1)
+
+
+def copy_columns(tx: Transaction) -> dict[str, dict[str, Any]]:
+    """What has to be as it was written; of a key when it was used last is told to the person and nothing more."""
+    answer = [*WrittenAnswer._fields, "evidence"]
+    key = ["id", "name", "host", "public_key", "sign_count", "created", "revoked", "seal"]
+    wanted = {"answers": answer, "passkeys": key, "requests": ["action", "digest"]}
+    return {
+        table: dict(
+            zip(names, tx.all(f"SELECT {', '.join(names)} FROM {table}")[0], strict=True)
+        )
+        for table, names in wanted.items()
+    }
+
+
 @requirement("passkey:found")
 async def test_a_row_made_from_another_answers_parts_counts_for_nothing(
     signer: Signer,
@@ -433,8 +493,6 @@ async def test_a_row_made_from_another_answers_parts_counts_for_nothing(
     rows = await signer.desk.store.read(
         lambda tx: tx.all("SELECT * FROM answers WHERE request_id = ?", first.id)
     )
-    from deskhand.gate.rows import WrittenAnswer
-
     *facts, _evidence, assertion = rows[0]
     mine = WrittenAnswer._make([*facts, assertion])
     forged = {

@@ -1,14 +1,18 @@
 // node waiting.mjs NODE_MODULES first|new URL TOKEN ARGUMENTS [TOOL]: calls the tool, else send_email, as a task, and
 // waits for its end. It says "task ID" when it has the handle, and then what came of it, as JSON. `first` is the
 // client 1.x with the tasks of 2025-11-25, `new` the package of the extension over the client 2.x.
+// Then "leave": it goes away with the handle; or the handle: it is back, and waits for that one.
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
-const [modules, kind, url, token, letter, tool = "send_email"] = process.argv.slice(2);
+const [modules, kind, url, token, letter, tool = "send_email", then] = process.argv.slice(2);
 const load = (...path) => import(pathToFileURL(join(modules, "@modelcontextprotocol", ...path)));
 const headers = { Authorization: `Bearer ${token}` };
 const input = JSON.parse(letter);
-const said = (task) => console.log(`task ${task}`);
+const said = (task) => {
+  console.log(`task ${task}`);
+  if (then === "leave") process.exit();
+};
 
 const waitWithSdk = async () => {
   const { Client } = await load("sdk", "dist", "esm", "client", "index.js");
@@ -16,8 +20,8 @@ const waitWithSdk = async () => {
   const client = new Client({ name: "judge", version: "1" });
   await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } }));
   await client.listTools();
-  let ended;
-  for await (const each of client.experimental.tasks.callToolStream({ name: tool, arguments: input })) {
+  let ended = then && then !== "leave" && await client.experimental.tasks.getTaskResult(then);
+  if (!ended) for await (const each of client.experimental.tasks.callToolStream({ name: tool, arguments: input })) {
     if (each.type === "taskCreated") said(each.task.taskId);
     ended = each.result ?? { error: each.error?.message };
   }
@@ -49,7 +53,8 @@ const waitWithExtension = async () => {
   };
   const raw = { rawDispatch: dispatch, v2RequestFraming: framing };
   const session = tasks.createTaskSessionFromClient(client, { endpointId: "desk", ...raw });
-  const execution = await session.callTool(tool, input);
+  const kept = { endpointId: "desk", generation: "v2", taskId: then, originalOperation: "tools/call" };
+  const execution = await (then && then !== "leave" ? session.resumeTask(kept) : session.callTool(tool, input));
   said(execution.handle.taskId);
   const { outcome } = await execution.settle();
   await session.close();

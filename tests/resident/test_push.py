@@ -13,6 +13,9 @@ from typing import Any
 import anyio
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -205,6 +208,43 @@ async def test_a_gone_browser_is_dropped_a_failing_one_tried_again_and_the_other
             "fine",
         }
         assert (await person.reads("/timeline")).text.count("end_notifications") >= 2
+
+
+@requirement("push:proven")
+async def test_a_browser_that_is_silenced_hears_that_it_is(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        at_the_service(tmp_path, monkeypatch) as service,
+        at_desk(home) as (desk, person),
+        anyio.create_task_group() as group,
+    ):
+        for name in ("phone", "tablet"):
+            await subscribe(person, service.subscription(name))
+        await propose(desk, 1)
+        group.start_soon(push.run, desk, PACE)
+        assert {(await service.next())[0] for _ in range(2)} == {"phone", "tablet"}
+        one, _ = await desk.store.read(subscriptions.list_subscriptions)
+        await person.sends("/phone/end", {"name": one.name}, at="/phone")
+        first = await service.next()
+        await person.sends("/leave")  # whichever way it ends
+        second = await service.next()
+        group.cancel_scope.cancel()
+    assert [name for name, *_ in (first, second)] == ["phone", "tablet"]
+    for _, _, body in (first, second):
+        assert json.loads(decrypt(body, service)) == {"ended": 1}
+
+
+def decrypt(body: bytes, service: PushService) -> bytes:
+    """As the browser does, written from the standard once more."""
+    theirs = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), body[21:86])
+    secret = b"WebPush: info\0" + public_point(service.key) + body[21:86]
+    shared = HKDF(SHA256(), 32, decode(service.auth), secret).derive(
+        service.key.exchange(ec.ECDH(), theirs)
+    )
+    key = HKDF(SHA256(), 16, body[:16], b"Content-Encoding: aes128gcm\0").derive(shared)
+    nonce = HKDF(SHA256(), 12, body[:16], b"Content-Encoding: nonce\0").derive(shared)
+    return AESGCM(key).decrypt(nonce, body[86:], None)[:-1]
 
 
 @requirement("push:places")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -26,6 +27,7 @@ from tests.home import Home
 from tests.requirements import requirement
 from tests.transports import http_client
 from tests.warm import warm_python
+from tests.web.camera import draw_terminal, needs_camera, read_code
 
 DOORS = (
     "/mcp",
@@ -72,6 +74,21 @@ class Running:
         return subprocess.run(
             command, env=plain, capture_output=True, text=True, timeout=60, check=False
         )
+
+    def show(self, *arguments: str, **variables: str) -> str:
+        """What a command writes to somebody at a terminal."""
+        plain = {"PATH": self.environment["PATH"], "DESKHAND_HOME": str(self.home)}
+        ours, theirs = pty.openpty()
+        command = [warm_python(), "-m", "deskhand", *arguments]
+        with subprocess.Popen(command, env=plain | variables, stdout=theirs) as process:
+            os.close(theirs)
+            written = b""
+            with suppress(OSError):  # how the end of a terminal is told
+                while part := os.read(ours, 4096):
+                    written += part
+            os.close(ours)
+        assert process.returncode == 0
+        return written.decode()
 
     def holds(self, variable: str) -> list[Path]:
         """What lies in the folder that the variable names."""
@@ -235,6 +252,20 @@ async def test_the_terminal_shows_a_code_that_signs_a_phone_in_once(demo: Runnin
         for each in (told["link"], link):
             path = each.removeprefix(origin)
             assert [(await http.post(path)).status_code for _ in range(2)] == [303, 401]
+
+
+@needs_camera
+@requirement("phone:camera")
+def test_a_camera_reads_the_code_from_a_dark_and_from_a_light_terminal(
+    demo: Running, tmp_path: Path
+) -> None:
+    shown = demo.show("pair", DESKHAND_ORIGIN="https://desk.example.net")
+    link = shown.split()[-1]
+    assert link.startswith("https://desk.example.net/pair/")
+    code = "".join(line for line in shown.splitlines(keepends=True) if "\x1b" in line)
+    for ink, ground in ((255, 0), (0, 255), (131, 0), (101, 253)):
+        picture = draw_terminal(code, tmp_path / "code.pgm", ink, ground)
+        assert read_code(picture) == link, (ink, ground)
 
 
 @requirement("demo:story")

@@ -6,7 +6,7 @@ import hashlib
 import re
 import secrets
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -731,6 +731,53 @@ async def test_a_flood_from_everywhere_drops_the_oldest_of_whoever_sent_most(
             clients.register(tx, "x", [BACK], "2001:db8:1::ffff", place.clock.now)
 
     await place.desk.store.write(from_one_network)
+
+
+@requirement("oauth:registration")
+async def test_many_addresses_of_one_network_are_one_flood_and_an_honest_client_is_connected(
+    home: Home,
+) -> None:
+    """Through a proxy that is believed: each registration names another address as its sender."""
+    behind = {
+        "DESKHAND_ORIGIN": "https://desk.example.net",
+        "DESKHAND_PROXIES": "127.0.0.1",
+    }
+    floods: dict[str, Callable[[int], str]] = {
+        "a /48 of IPv6": lambda number: f"2001:db8:77:{number:x}::1",
+        "a /32 of IPv6": lambda number: f"2001:db8:{number:x}::1",
+        "a /16 of IPv4": lambda number: f"198.51.{number // 256}.{number % 256}",
+        "loopback": lambda number: f"127.{number % 251}.{number // 251}.1",
+        "no address at all": lambda number: f"unknown-{number}",
+    }
+    near = {"a /48 of IPv6": "2001:db8:99::1", "a /16 of IPv4": "198.52.0.1"}
+    async with opened(home.environment | behind, whole=False) as place:
+        proxied = {"Host": "desk.example.net", "X-Forwarded-Proto": "https"}
+
+        async def register(sender: str) -> str:
+            headers = proxied | {"X-Forwarded-For": sender}
+            asked = {"redirect_uris": [BACK]}
+            made = await place.chat.http.post(
+                "/oauth/register", json=asked, headers=headers
+            )
+            assert made.status_code == 201, made.text
+            return str(made.json()["client_id"])
+
+        def flood(tx: Transaction, name: str, first: int) -> int:
+            for number in range(first, first + clients.MOST_IN_ALL + 20):
+                clients.register(tx, "x", [BACK], floods[name](number), place.clock.now)
+            return len(tx.all("SELECT 1 FROM oauth_clients"))
+
+        for name in floods:
+            await place.desk.store.write(lambda tx: tx.execute("DELETE FROM oauth_clients"))
+            early = await register(near.get(name, "203.0.113.7"))
+            for first in (0, 2000):
+                assert (
+                    await place.desk.store.write(flood, name, first) == clients.MOST_IN_ALL
+                )
+                place.chat.id = await register("2a00:1450::1")
+            assert await place.desk.store.read(clients.find, early), name
+            # Between two waves it is connected, as if nobody else were there.
+            await place.allow(place.chat.asks())
 
 
 @requirement("oauth:registration")

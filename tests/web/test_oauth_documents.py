@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from deskhand.abroad import is_public
+from deskhand.abroad import Reach, WrongPlace, is_public
 from deskhand.oauth import OAuthRefusal
 from deskhand.oauth.documents import BYTES, Documents
 from tests.home import Home
@@ -173,6 +173,17 @@ async def test_the_desk_goes_to_no_private_address(
             "0",
             "[::1]",
             "[::ffff:127.0.0.1]",
+            "[::ffff:7f00:1]",
+            "[0:0:0:0:0:ffff:7f00:0001]",
+            "[::127.0.0.1]",
+            "[64:ff9b::7f00:1]",
+            "[2002:7f00:1::]",
+            "0177.0.0.1",
+            "017700000001",
+            "0x7f.1",
+            "127.0.0.1.",
+            "localhost.",
+            "LOCALHOST",
         ):
             place.chat.id = f"https://{host}:{port}/good"
             answered = await place.person.http.get(
@@ -187,6 +198,38 @@ async def test_the_desk_goes_to_no_private_address(
             ), host
         assert (await place.chat.redeem("nothing")).json()["error"] == "invalid_grant"
     assert ASKED == []
+
+
+@requirement("oauth:documents")
+@requirement("push:places")
+async def test_a_name_is_looked_up_once_and_leads_to_no_other_address(
+    site_of_clients: str, tmp_path: Path
+) -> None:
+    """As a name would that is public when it is checked, and this machine's when it is gone to."""
+    trust = ssl.create_default_context(cafile=tmp_path / "ca.pem")
+    looks: list[list[str]] = []
+
+    async def look_up(host: str, port: int) -> list[str]:
+        del host, port
+        looks.append(
+            [["127.0.0.1"], ["10.0.0.1"], ["127.0.0.1", "10.0.0.1"], []][len(looks)]
+        )
+        return looks[-1]
+
+    def may_reach(address: str) -> bool:
+        return address == "127.0.0.1"
+
+    reach = Reach(may_reach, lambda: trust, look_up)
+    place = f"{site_of_clients}/good"
+    async with reach.ask("GET", place, {}) as answer:
+        assert (answer.status_code, looks) == (200, [["127.0.0.1"]])
+        peer = answer.extensions["network_stream"].get_extra_info("server_addr")
+        assert peer[0] == "127.0.0.1"
+    for _ in range(3):  # another one; one among several; none
+        with pytest.raises(WrongPlace):
+            async with reach.ask("GET", place, {}):
+                pass
+    assert len(looks) == 4
 
 
 @requirement("oauth:documents")

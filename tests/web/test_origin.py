@@ -95,6 +95,19 @@ async def test_the_page_and_the_doors_answer_under_the_desks_own_name_behind_tls
             assert page.headers["strict-transport-security"].startswith("max-age=")
             assert "default-src 'none'" in page.headers["content-security-policy"]
 
+            # Under another name, or over the other scheme, the same key opens nothing.
+            key = limits.partition(";")[0]
+            port = proxy.origin.rpartition(":")[2]
+            local = address.rpartition(":")[2]
+            plain = {"Cookie": f"deskhand-{port}={key}; deskhand-{local}={key}"}
+            strict = {
+                "Cookie": f"__Host-deskhand-{port}={key}; __Host-deskhand-{local}={key}"
+            }
+            async with proxy.client(proxy.tls, **plain) as weak:
+                assert (await weak.get("/checkup")).status_code == 303
+            async with httpx2.AsyncClient(base_url=address, headers=strict) as near:
+                assert (await near.get("/checkup")).status_code == 303
+
             for foreign in (
                 "http://127.0.0.1",
                 "https://evil.example",

@@ -10,12 +10,14 @@ from typing import Any
 import httpx2
 import pytest
 
+from deskhand import tokens
 from deskhand.gate import passkeys, passwords, webauthn
 from deskhand.gate.forgery import Genuine, check_answers
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.store import Transaction
-from deskhand.web import sessions
+from deskhand.web import sessions, subscriptions
 from deskhand.web.site import site
+from deskhand.web.subscriptions import Subscription
 from tests.gate.authenticator import Authenticator
 from tests.gate.safe_desk import PASSWORD
 from tests.gate.site import HELLO
@@ -405,6 +407,14 @@ async def test_a_browser_makes_a_passkey_signs_in_and_answers_with_it(home: Home
         await page.get_by_role("button", name="Add a passkey").click()
         await page.get_by_text("Your recovery codes").wait_for()
         assert await judged(page) == []
+        now = safe.desk.now()
+        await safe.desk.store.write(tokens.create, "Claude", now)
+        phone = Subscription("https://push.example.net/x", "", "", "Firefox/1 Android", now)
+        await safe.desk.store.write(subscriptions.add, phone, "a session")
+        await sign_in(await browser.new_page(base_url=page.url), safe.desk)
+        for path in ("/checkup", "/phone", "/passkeys"):
+            await page.goto(path)
+            assert await judged(page) == []
 
         await page.goto("about:blank")  # an open page goes to the sign-in by itself
         await page.context.clear_cookies()

@@ -4,7 +4,8 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 import httpx2
@@ -12,7 +13,7 @@ import pytest
 
 from deskhand import audit, environment
 from deskhand.gate.passwords import TRIES
-from deskhand.web import phone, sessions
+from deskhand.web import phone, sessions, subscriptions
 from deskhand.web.site import site
 from tests.gate.safe_desk import PASSWORD
 from tests.gate.test_proofs import Safe, opened
@@ -21,6 +22,7 @@ from tests.requirements import requirement
 from tests.resident.test_push import PushService
 from tests.web.browser import (
     PHONE,
+    SIZES,
     add_virtual_key,
     chromium,
     judged,
@@ -29,6 +31,7 @@ from tests.web.browser import (
     quiet_page,
     sign_in,
 )
+from tests.web.camera import ZBAR, read_code
 from tests.web.person import Person, served, signed_in
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 ORIGIN = "https://desk.example.net"
+COLOURS: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 IN_TEST = [{"errorId": "in-incognito", "errorArguments": []}]
 """What keeps a browser from installing the page: nothing but that a test leaves no traces."""
 
@@ -247,14 +251,89 @@ CLICK = """async () => {
   });
 }"""
 """Without a screen nothing is shown that could be tapped: the worker is told of the tap, and says what it opens."""
+CHANGE = """async ([oldSubscription, newSubscription]) => {
+  const changed = new ExtendableEvent("pushsubscriptionchange");
+  const ended = new Promise((go) => { changed.waitUntil = (work) => go(work); });
+  self.dispatchEvent(Object.assign(changed, { oldSubscription, newSubscription }));
+  await ended;
+  return (await self.registration.getNotifications()).map(({ title }) => title);
+}"""
+"""What a push service far away would do: the browser has another address now."""
+LAST_WORD = "This device is told nothing more"
+
+
+@requirement("push:proven")
+async def test_a_stolen_cookie_neither_adds_nor_silences_a_browser(home: Home) -> None:
+    service = PushService(address="https://127.0.0.1:1")
+    given = {"subscription": json.dumps(service.subscription("phone"))}
+    proven = {"password": PASSWORD}
+    async with paired(home, DESKHAND_PUSH_NETWORKS="127.0.0.1") as (safe, person, device):
+        store = safe.desk.store
+        await device.opens(await show_code(person))
+        told = await person.sends("/phone/subscribe", given | proven, at="/phone")
+        assert told.status_code == 303
+        (kept,) = await store.read(subscriptions.list_subscriptions)
+        thief = Person(device.http)
+        ways = {
+            "/phone/subscribe": {"subscription": json.dumps(service.subscription("thief"))},
+            "/phone/end": {"name": kept.name},
+        }
+        for way, fields in ways.items():
+            for more in ({}, {"assertion": "{}"}, {"password": "a guess"}):
+                refused = await thief.sends(way, fields | more, at="/phone")
+                assert refused.status_code in (403, 422), way
+                assert (refused.status_code, 'role="alert"' in refused.text) != (422, False)
+            safe.clock.pass_by(minutes=16)
+        assert await store.read(subscriptions.list_subscriptions) == [kept]
+        assert (await person.reads("/phone")).status_code == 200
+        ended = await person.sends("/phone/end", {"name": kept.name} | proven, at="/phone")
+        assert ended.status_code == 303
+        said = (await person.reads("/timeline")).text
+        assert all(each in said for each in ("begin_notifications", "end_notifications"))
+
+
+@requirement("push:renewed")
+async def test_only_who_knows_the_old_address_and_secret_gives_a_new_one(
+    home: Home,
+) -> None:
+    service = PushService(address="https://127.0.0.1:1")
+    before, after = service.subscription("before"), service.subscription("after")
+    proven = {"password": PASSWORD, "subscription": json.dumps(before)}
+    async with paired(home, DESKHAND_PUSH_NETWORKS="127.0.0.1") as (safe, person, device):
+        await person.sends("/phone/subscribe", proven, at="/phone")
+
+        async def renew(old: Any, new: Any, **headers: str) -> int:
+            fields = {"before": json.dumps(old), "subscription": json.dumps(new)}
+            answer = await device.http.post("/phone/renew", data=fields, headers=headers)
+            return answer.status_code
+
+        guessed = before | {"keys": before["keys"] | {"auth": "A" * 22}}
+        private = after | {"endpoint": "https://169.254.169.254/x"}
+        assert await renew(guessed, after) == 403
+        assert await renew(service.subscription("unknown"), private) == 403
+        assert await renew(before, after, Origin="https://evil.example") == 403
+        assert await renew(before, after, **{"Sec-Fetch-Site": "same-site"}) == 403
+        for wrong in (private, {}, None, after | {"keys": {}}):
+            assert await renew(before, wrong) == 422, wrong
+        (kept,) = await safe.desk.store.read(subscriptions.list_subscriptions)
+        assert kept.endpoint == before["endpoint"]
+
+        assert await renew(before, after) == 204
+        assert await renew(before, service.subscription("again")) == 403
+        (kept,) = await safe.desk.store.read(subscriptions.list_subscriptions)
+        assert kept.endpoint == after["endpoint"]
+        assert "renew_notifications" in (await person.reads("/timeline")).text
+        await person.sends("/leave")  # it is still this session's
+        assert await safe.desk.store.read(subscriptions.list_subscriptions) == []
 
 
 @needs_chromium
 @needs_axe
 @requirement("phone:app")
 @requirement("push:encrypted")
+@requirement("phone:camera")
 async def test_the_app_can_be_installed_keeps_no_content_and_shows_a_count(
-    home: Home, monkeypatch: pytest.MonkeyPatch
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(phone, "_read_worker", phone._read_worker.__wrapped__)
     async with (
@@ -291,6 +370,7 @@ async def test_the_app_can_be_installed_keeps_no_content_and_shows_a_count(
                 "tag": "waiting",
             }
             assert shown == told
+            assert await worker.evaluate(CHANGE, [{}, None]) == [LAST_WORD]
             kept = await page.evaluate(KEPT)
             assert sorted(path for _, path, _ in kept) == sorted(phone.SHELL)
             assert [
@@ -310,6 +390,8 @@ async def test_the_app_can_be_installed_keeps_no_content_and_shows_a_count(
             await page.click("text=Show a code")
             await page.wait_for_selector("svg.code")
             assert await judged(page) == []
+            if ZBAR:
+                await look_at_code(page, tmp_path / "code.png")
 
             await page.goto("/")
             app.state.stopping.set()
@@ -317,6 +399,18 @@ async def test_the_app_can_be_installed_keeps_no_content_and_shows_a_count(
             await page.goto(f"/requests/{card.id}")
             assert await page.inner_text("h1") == "Your desk cannot be reached"
             assert "private" not in await page.content()
+
+
+async def look_at_code(page: "Page", picture: Path) -> None:
+    """With a camera, in each of the page's colours and sizes."""
+    link = await page.inner_text("[aria-label='The code'] code")
+    for scheme in COLOURS:
+        await page.emulate_media(color_scheme=scheme)
+        for width, height in SIZES:
+            await page.set_viewport_size({"width": width, "height": height})
+            await page.locator("svg.code").scroll_into_view_if_needed()
+            await page.screenshot(path=picture)
+            assert read_code(picture) == link, (scheme, width)
 
 
 @needs_chromium
@@ -363,6 +457,18 @@ async def test_from_push_to_approved_are_two_taps_with_a_passkey_and_a_swipe_ans
             assert (taps, (await safe.card(card)).state) == (2, "held")
             assert await safe.answers() == [("held", "passkey")]
 
+            # After a night: whoever comes by the notification is asked for the passkey without a tap.
+            await page.goto("about:blank")
+            safe.clock.pass_by(hours=13)
+            morning = await safe.ask(subject="In the morning")
+            taps = 1
+            await page.goto(f"{address}/notified")
+            await page.wait_for_url(f"{address}/requests/{morning.id}")
+            taps += 1
+            await page.get_by_role("button", name="Approve", exact=True).click()
+            await page.wait_for_selector("#card[data-state=held], .card [role=alert]")
+            assert (taps, (await safe.card(morning)).state) == (2, "held")
+
             another = await safe.ask(subject="Another one")
             await swipe(await page.context.new_page(), f"/requests/{another.id}")
             assert (await safe.card(another)).state == "waiting"
@@ -406,9 +512,10 @@ async def test_a_browser_asks_to_be_told_and_sees_that_it_is(home: Home) -> None
     more = {"DESKHAND_PUSH_NETWORKS": "127.0.0.1", "DESKHAND_QUIET": "22:00-07:00"}
     async with (
         opened(home, **more) as safe,
-        served(site(safe.desk)) as address,
+        served(site(safe.desk)) as found,
         chromium() as browser,
     ):
+        address = found.replace("127.0.0.1", "localhost")
         async with quiet_page(browser, address, size=PHONE) as page:
             await page.context.grant_permissions(["notifications"], origin=address)
             await page.add_init_script(play)
@@ -417,9 +524,26 @@ async def test_a_browser_asks_to_be_told_and_sees_that_it_is(home: Home) -> None
             assert "From 22:00 to 07:00 there is none." in await page.inner_text(
                 "#subscribe"
             )
+            await page.fill("#subscribe [name=password]", PASSWORD)
             await page.click("text=Tell me on this device")
             await page.wait_for_selector(".badge.own:visible")
             assert not await page.is_visible("text=Tell me on this device")
+            # With a passkey the password is asked for no more, and what was signed is the very address.
+            await add_virtual_key(page)
+            await page.goto("/passkeys")
+            await page.fill("#name", "my phone")
+            await page.fill("form[data-makes-key] [name=password]", PASSWORD)
+            await page.click("text=Add a passkey")
+            await page.wait_for_selector("ul.codes")
+            for _ in range(2):
+                await page.goto("/phone")
+                await page.wait_for_selector(".badge.own:visible")
+                await page.click("text=End")
+                await page.wait_for_selector("text=No browser is told yet.")
+                await page.evaluate("sessionStorage.clear()")
+                await page.goto("/phone")
+                await page.click("text=Tell me on this device")
+                await page.wait_for_selector(".badge.own:visible")
             await page.click("text=End")
             await page.wait_for_selector("text=No browser is told yet.")
         async with quiet_page(browser, address, size=PHONE, javascript=False) as page:

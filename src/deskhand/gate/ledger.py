@@ -7,7 +7,7 @@ from typing import Any
 
 from deskhand import clock
 from deskhand.gate.requests import OPEN, Folder, Request, State
-from deskhand.gate.rows import COLUMNS, NAMES, read_row, to_column
+from deskhand.gate.rows import COLUMNS, NAMES, find_one, find_where, to_column
 from deskhand.mail import Sent
 from deskhand.store import Transaction, marks
 
@@ -27,28 +27,23 @@ AHEAD = timedelta(minutes=1)
 
 
 def find(tx: Transaction, request_id: str) -> Request | None:
-    row = tx.one(f"SELECT {COLUMNS} FROM requests WHERE id = ?", request_id)
-    if row is None:
-        return None
-    return read_row(row)
+    return find_one(tx, "id = ?", request_id)
 
 
 def find_sent_as(tx: Transaction, send_id: str) -> Request | None:
     """The request whose mail carries this id."""
-    rows = tx.all(f"SELECT {COLUMNS} FROM requests WHERE send_id = ?", send_id)
-    return read_row(rows[0]) if rows else None
+    return find_one(tx, "send_id = ?", send_id)
 
 
 def find_asked(tx: Transaction, digest: str) -> Request | None:
     """What became of this mail last; an open request before any other, one that may leave before one that waits."""
-    rows = tx.all(
-        f"SELECT {COLUMNS} FROM requests WHERE asked = ? OR (origin = 'draft' AND digest = ?)"
+    return find_one(
+        tx,
+        "asked = ? OR (origin = 'draft' AND digest = ?)"
         " ORDER BY CASE state WHEN 'sending' THEN 0 WHEN 'approved' THEN 1 WHEN 'unknown' THEN 2"
         " WHEN 'held' THEN 3 WHEN 'waiting' THEN 3 ELSE 4 END, created DESC LIMIT 1",
-        digest,
-        digest,
+        *(digest, digest),
     )
-    return read_row(rows[0]) if rows else None
 
 
 # Changing.
@@ -125,13 +120,10 @@ def take_due(
         wanted = "COALESCE(tried, 0) < ? AND (state = 'approved' OR due <= ?)"
     values = [moment] if untried_since is None else [clock.to_ms(untried_since), moment]
     locked = " FOR UPDATE SKIP LOCKED" if tx.dialect == "postgresql" else ""
-    row = tx.one(
-        f"SELECT {COLUMNS} FROM requests WHERE due IS NOT NULL AND {wanted} ORDER BY due, id LIMIT 1{locked}",
-        *values,
-    )
-    if row is None:
+    condition = f"due IS NOT NULL AND {wanted} ORDER BY due, id LIMIT 1{locked}"
+    request = find_one(tx, condition, *values)
+    if request is None:
         return None
-    request = read_row(row)
     until = now + turn
     tx.execute(
         "UPDATE requests SET due = ?, tried = ? WHERE id = ?",
@@ -284,8 +276,6 @@ def take_back_all(tx: Transaction, note: str) -> None:
 
 def withdraw(tx: Transaction, asked: str) -> list[Request]:
     """Close the waiting requests of a proposal that a hand-written approval released."""
-    sql = f"SELECT {COLUMNS} FROM requests WHERE asked = ? AND state IN ('waiting', 'held', 'approved')"
-    closed = [
-        change(tx, read_row(row), "withdrawn", due=None) for row in tx.all(sql, asked)
-    ]
+    found = find_where(tx, "asked = ? AND state IN ('waiting', 'held', 'approved')", asked)
+    closed = [change(tx, each, "withdrawn", due=None) for each in found]
     return [request for request in closed if isinstance(request, Request)]

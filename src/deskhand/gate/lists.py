@@ -7,7 +7,7 @@ from deskhand import clock
 from deskhand.askers import describe_asker
 from deskhand.gate.actions import read_action
 from deskhand.gate.requests import OPEN, Folder, Request, State
-from deskhand.gate.rows import COLUMNS, read_row
+from deskhand.gate.rows import find_where
 from deskhand.store import Transaction, marks
 
 
@@ -26,13 +26,13 @@ def page(
         False: " AND COALESCE(snoozed, 0) <= ?",
     }[snoozed]
     values = [clock.to_ms(now)] if sleeping else []
-    rows = tx.all(
-        f"SELECT {COLUMNS} FROM requests WHERE state IN ({marks(OPEN)})"
+    return find_where(
+        tx,
+        f"state IN ({marks(OPEN)})"
         f" AND (1 - urgent, created, id) > (?, ?, ?){sleeping}"
         " ORDER BY 1 - urgent, created, id LIMIT ?",
         *(*OPEN, *after, *values, limit),
     )
-    return [read_row(row) for row in rows]
 
 
 def name_askers(tx: Transaction, names: Iterable[str | None]) -> dict[str, str]:
@@ -106,14 +106,14 @@ def find_files(
 
 def find_misplaced(tx: Transaction, limit: int) -> list[Request]:
     """Requests whose file is not known to lie where it belongs."""
-    rows = tx.all(
-        f"SELECT {COLUMNS} FROM requests WHERE folder <> CASE"
+    return find_where(
+        tx,
+        "folder <> CASE"
         " WHEN state IN ('approved', 'sending') THEN 'Approved' WHEN state = 'rejected' THEN 'Rejected'"
         " WHEN state IN ('waiting', 'held', 'unknown', 'failed') THEN folder ELSE 'Done' END"
         " ORDER BY created LIMIT ?",
         limit,
     )
-    return [read_row(row) for row in rows]
 
 
 def has_approved(tx: Transaction) -> bool:
@@ -128,18 +128,17 @@ def has_approved(tx: Transaction) -> bool:
 
 def find_unsettled(tx: Transaction, limit: int) -> list[Request]:
     """Drafts that were answered, or whose no was taken back, and the note of the mail does not say so yet."""
-    rows = tx.all(
-        f"SELECT {COLUMNS} FROM requests WHERE origin = 'draft' AND (settled = 0 AND state IN ('sent', 'rejected')"
+    return find_where(
+        tx,
+        "origin = 'draft' AND (settled = 0 AND state IN ('sent', 'rejected')"
         " OR settled = 1 AND state = 'waiting') ORDER BY created LIMIT ?",
         limit,
     )
-    return [read_row(row) for row in rows]
 
 
 def find_refused(tx: Transaction, mail: str) -> list[Request]:
     """The drafts to a mail that the person said no to."""
-    sql = f"SELECT {COLUMNS} FROM requests WHERE mail = ? AND state = 'rejected' ORDER BY created"
-    return [read_row(row) for row in tx.all(sql, mail)]
+    return find_where(tx, "mail = ? AND state = 'rejected' ORDER BY created", mail)
 
 
 def find_answered(tx: Transaction, header: str) -> str | None:
@@ -192,11 +191,8 @@ def count_states(tx: Transaction) -> dict[str, int]:
 
 def troubles(tx: Transaction, limit: int) -> list[Request]:
     """Approved requests whose last try failed, the latest first."""
-    rows = tx.all(
-        f"SELECT {COLUMNS} FROM requests WHERE error IS NOT NULL AND state = 'approved' ORDER BY tried DESC LIMIT ?",
-        limit,
-    )
-    return [read_row(row) for row in rows]
+    condition = "error IS NOT NULL AND state = 'approved' ORDER BY tried DESC LIMIT ?"
+    return find_where(tx, condition, limit)
 
 
 def waits_of(tx: Transaction, since: datetime, limit: int) -> list[timedelta]:

@@ -108,6 +108,10 @@ def attempt(tx: Transaction, now: datetime, place: str = "") -> str | None:
             hint=f"wait {seconds // 60} minutes, or ask the terminal for a link: deskhand link",
             retry_after_seconds=seconds,
         )
+    return _count_try(tx, way, now)
+
+
+def _count_try(tx: Transaction, way: str, now: datetime) -> str | None:
     row = tx.one("SELECT hash FROM page_password")
     if row is None:
         return None
@@ -159,11 +163,7 @@ def attempt_answer(tx: Transaction, source: str, now: datetime) -> str | None:
                 hint=f"wait {seconds} seconds, or use a passkey",
                 retry_after_seconds=seconds,
             )
-    row = tx.one("SELECT hash FROM page_password")
-    if row is None:
-        return None
-    _count(tx, way, now)
-    return str(row[0])
+    return _count_try(tx, way, now)
 
 
 def forget_wrong_answers(tx: Transaction, source: str) -> None:

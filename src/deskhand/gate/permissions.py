@@ -122,7 +122,7 @@ def _is_to_known(action: Action, card: "Card") -> bool:
     return not isinstance(action, Mail) or all(each.known for each in card.everybody)
 
 
-def agree(card: "Card", action: Action, terms: Terms) -> str:
+def digest_agreed(card: "Card", action: Action, terms: Terms) -> str:
     """The digest of a permission like this one, before there is one."""
     return digest_terms(action.named(), risk_of(action, card).reasons, terms)
 
@@ -153,17 +153,16 @@ def make(
             reason="new_recipient",
             hint="say yes to this one first",
         )
-    name = secrets.token_hex(4)
     return Permission(
-        name,
-        card.id,
-        action.named(),
-        risk.reasons,
-        terms.per_day,
-        now,
-        terms.ends,
-        proof,
-        "",
+        id=secrets.token_hex(4),
+        request_id=card.id,
+        names=action.named(),
+        seen=risk.reasons,
+        per_day=terms.per_day,
+        made=now,
+        ends=terms.ends,
+        proof=proof,
+        evidence="",
     )
 
 
@@ -299,29 +298,9 @@ def _canonical(said: object) -> str:
 
 
 def _read(row: Row) -> Permission:
-    (
-        name,
-        request_id,
-        names,
-        seen,
-        per_day,
-        made,
-        ends,
-        proof,
-        evidence,
-        closed,
-        closed_by,
-    ) = row
-    return Permission(
-        id=name,
-        request_id=request_id,
-        names=json.loads(names),
-        seen=tuple(json.loads(seen)),
-        per_day=per_day,
-        made=clock.from_ms(made),
-        ends=clock.from_ms(ends),
-        proof=proof,
-        evidence=evidence,
-        closed=None if closed is None else clock.from_ms(closed),
-        closed_by=closed_by,
-    )
+    found = dict(zip(_COLUMNS.split(", "), row, strict=True))
+    found["names"] = json.loads(found["names"])
+    found["seen"] = tuple(json.loads(found["seen"]))
+    moments = [name for name in ("made", "ends", "closed") if found[name] is not None]
+    found |= {name: clock.from_ms(found[name]) for name in moments}
+    return Permission(**found)

@@ -103,7 +103,7 @@ class PersonsWord:
 
 
 def _make_permitted(request: Request, card: Card, terms: Terms) -> Said:
-    agreed = (TERMS, permissions.agree(card, request.action, terms))
+    agreed = (TERMS, permissions.digest_agreed(card, request.action, terms))
     return Said(word="permitted", about=((request.id, request.digest), agreed))
 
 

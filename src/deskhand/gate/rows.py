@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from deskhand import clock
 from deskhand.gate.actions import read_action
 from deskhand.gate.requests import Proof, Request, Word
-from deskhand.store import Row
+from deskhand.store import Row, Transaction
 
 NAMES = tuple(field.name for field in fields(Request))
 COLUMNS = ", ".join(NAMES)
@@ -42,6 +42,15 @@ def read_row(row: Row) -> Request:
         name: clock.from_ms(found[name]) for name in _TIMES if found[name] is not None
     }
     return Request(**found)
+
+
+def find_where(tx: Transaction, condition: str, *values: object) -> list[Request]:
+    sql = f"SELECT {COLUMNS} FROM requests WHERE {condition}"
+    return [read_row(row) for row in tx.all(sql, *values)]
+
+
+def find_one(tx: Transaction, condition: str, *values: object) -> Request | None:
+    return next(iter(find_where(tx, condition, *values)), None)
 
 
 class WrittenAnswer(NamedTuple):

@@ -118,16 +118,8 @@ class ImapSession:
             else:
                 raise Denied(f"{account.host} takes no OAuth token", reason="unsupported")
         except LoginError as error:
-            if (
-                isinstance(error.__context__, IMAPClientAbortError)
-                or "[UNAVAILABLE]" in str(error).upper()
-            ):
-                raise ProviderDown(
-                    f"{account.host} cannot sign anybody in right now", hint="try again"
-                ) from None
-            raise AuthRequired(
-                f"{account.host} does not accept the OAuth token",
-                hint="run `deskhand mail login oauth`",
+            raise _explain_refusal(
+                error, account.host, "OAuth token", "deskhand mail login oauth"
             ) from None
 
     def _sign_in(self, account: Account, password: str) -> None:
@@ -155,16 +147,7 @@ class ImapSession:
                 self._client.login(account.user, password)
         except LoginError as error:
             # Not chained: the server's text may repeat what it was given.
-            if (
-                isinstance(error.__context__, IMAPClientAbortError)
-                or "[UNAVAILABLE]" in str(error).upper()
-            ):
-                raise ProviderDown(
-                    f"{account.host} cannot sign anybody in right now", hint="try again"
-                ) from None
-            raise AuthRequired(
-                f"{account.host} does not accept the password", hint=f"run `{LOGIN}`"
-            ) from None
+            raise _explain_refusal(error, account.host, "password", LOGIN) from None
 
     @property
     def knows_ages(self) -> bool:
@@ -552,3 +535,13 @@ def _copy(folder: Folder, uidvalidity: int, uid: int, data: dict[bytes, Any]) ->
         parsed,
         snippet,
     )
+
+
+def _explain_refusal(
+    error: LoginError, host: str, shown: str, command: str
+) -> ProviderDown | AuthRequired:
+    """What it means that nobody was signed in: the server cannot now, or does not take what it was shown."""
+    cut_off = isinstance(error.__context__, IMAPClientAbortError)
+    if cut_off or "[UNAVAILABLE]" in str(error).upper():
+        return ProviderDown(f"{host} cannot sign anybody in right now", hint="try again")
+    return AuthRequired(f"{host} does not accept the {shown}", hint=f"run `{command}`")

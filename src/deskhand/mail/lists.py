@@ -6,7 +6,7 @@ from email.message import Message
 from email.parser import BytesHeaderParser
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from deskhand.abroad import is_place
+from deskhand.abroad import is_plain
 
 LONGEST = 2000
 _TAG = re.compile(r"(?:^|;)([a-z]+)=([^;]*)")
@@ -34,7 +34,7 @@ def find_way_out(raw: bytes) -> WayOut:
     links = _LINK.findall(" ".join(header.split()))
     page = next((link for link in links if link.lower().startswith("https://")), None)
     signer = _find_signer(head)
-    if page and signer and is_place(page) and len(page) <= LONGEST:
+    if page and signer and is_plain(page) and len(page) <= LONGEST:
         return WayOut(None, "", "", page, page, signer)
     for link in links:
         parts = urlsplit(link)

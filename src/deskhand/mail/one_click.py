@@ -2,11 +2,10 @@
 nowhere but to a public address."""
 
 import asyncio
-import socket
 import ssl
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from deskhand.abroad import Reach, WrongPlace, is_public
 from deskhand.errors import OutcomeUnknown, SendFailed
@@ -22,40 +21,33 @@ class OneClick:
     trust: Callable[[], ssl.SSLContext] = ssl.create_default_context
     seconds: float = SECONDS
 
-    async def resolve(self, address: str) -> None:
-        """Refuse an address that the desk does not go to."""
-        with _refusing():
-            await self._reach.find(address)
+    async def resolve(self, address: str) -> str:
+        """The number to go to."""
+        try:
+            return (await self._reach().find(address)).address
+        except WrongPlace as error:
+            raise SendFailed(f"the list cannot be left there: {error}") from error
+        except OSError as error:
+            raise SendFailed(f"there is no host {urlsplit(address).hostname}") from error
 
     async def leave(self, address: str) -> None:
         """Raises SendFailed where certainly nothing arrived, OutcomeUnknown where nobody said that it was done."""
         import httpx2
 
+        await self.resolve(address)
+        host = urlsplit(address).hostname
         try:
-            with _refusing():
-                async with (
-                    asyncio.timeout(self.seconds),
-                    self._reach.ask("POST", address, _HEADERS, _FORM) as answer,
-                ):
-                    pass
-        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            raise SendFailed("the list cannot be reached") from error
-        except (httpx2.HTTPError, TimeoutError) as error:
-            raise OutcomeUnknown("the answer of the list was lost") from error
-        if not answer.is_success:
-            raise OutcomeUnknown(f"the list answered {answer.status_code}, which is no yes")
+            async with (
+                asyncio.timeout(self.seconds),
+                self._reach().ask("POST", address, _HEADERS, _FORM) as answer,
+            ):
+                is_done = answer.is_success
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, WrongPlace) as error:
+            raise SendFailed(f"{host} cannot be reached") from error
+        except (httpx2.HTTPError, OSError) as error:
+            raise OutcomeUnknown(f"the answer of {host} was lost") from error
+        if not is_done:
+            raise OutcomeUnknown(f"{host} answered {answer.status_code}, which is no yes")
 
-    @property
     def _reach(self) -> Reach:
         return Reach(self.may_reach, self.trust, seconds=self.seconds)
-
-
-@contextmanager
-def _refusing() -> Iterator[None]:
-    """Where the list's address leads nowhere, nothing can have arrived."""
-    try:
-        yield
-    except WrongPlace as error:
-        raise SendFailed(f"the list cannot be left at its address: {error}") from error
-    except (socket.gaierror, UnicodeError) as error:
-        raise SendFailed("there is no such host") from error

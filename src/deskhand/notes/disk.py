@@ -274,7 +274,7 @@ def _rename(source: int, name: str, destination: int, new_name: str, how: str) -
 def _native_rename(
     source: int, name: str, destination: int, new_name: str, how: str
 ) -> int:
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = _c_library()
     if hasattr(libc, "renameat2"):
         call, flags = libc.renameat2, {_NO_REPLACE: 1, _EXCHANGE: 2}
     elif hasattr(libc, "renameatx_np"):
@@ -284,3 +284,8 @@ def _native_rename(
     if call(source, os.fsencode(name), destination, os.fsencode(new_name), flags[how]) == 0:
         return 0
     return ctypes.get_errno()
+
+
+@cache
+def _c_library() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)

@@ -49,6 +49,7 @@ _SHOWN = 20
 _BLOCK_ID = r"[A-Za-z0-9-]+"
 _HEADING_MARK = re.compile(r"(#{1,6})[ \t]+")
 _LINE_END = re.compile(r"\r\n|\n|\r")
+_VISIBLE = re.compile(r"\S")
 _UNDERLINE = re.compile(r" {0,3}(?:=+|-+)[ \t]*(?:[\r\n]|\Z)")
 _ANY_ID = re.compile(rf"[ \t\n]\^(?P<id>{_BLOCK_ID})(?=[ \t]*(?:\n|\Z))")
 _WITH_ID = re.compile(rf"(?:^|[ \t])\^{_BLOCK_ID}[ \t]*\Z")
@@ -365,7 +366,7 @@ def _needs_blank(outline: Outline, place: int, text: str) -> bool:
 
 
 def _demand_closed(outline: Outline, place: int, text: str) -> None:
-    if _is_text(outline.flat[place:]) and leaves_open(f"{text}\n\n"):
+    if _VISIBLE.search(outline.flat, place) and leaves_open(f"{text}\n\n"):
         raise InvalidInput(
             "The text opens code or a comment and does not close it.",
             hint="Close it: else what follows in the note would become a part of it.",

@@ -10,6 +10,7 @@ import stat
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 
 from deskhand.durable import sync
@@ -94,6 +95,7 @@ def resembled(name: str, own: tuple[str, ...] = FOLDERS) -> str | None:
     return next((folder for folder in own if _is_taken_for(seen, skeleton(folder))), None)
 
 
+@lru_cache(maxsize=1024)
 def skeleton(name: str) -> str:
     """What is left of a name once case, Unicode forms, accents, invisible characters, dots and blanks are ignored."""
     marks = frozenset(

@@ -1,16 +1,18 @@
 """Who asks for a token by OAuth: what a client calls itself, and to which addresses its codes may go.
 
 Anybody may register a client, and that opens nothing. One that the person never connected is dropped within the hour.
-A sender has a few of them at most, and where there are too many in all, whoever sent most of them loses the oldest: a
-flood keeps no other client out.
+A sender has a few of them at most, and where there are too many in all, the network that sent most of them loses the
+oldest: a flood keeps no other client out.
 """
 
 import ipaddress
 import json
 import re
 import secrets
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
@@ -29,6 +31,8 @@ MOST_IN_ALL = 1000
 MOST_REDIRECTS = 10
 LONGEST_NAME = 60
 _LONGEST_ADDRESS = 2000
+_PREFIXES = {4: (16, 24), 6: (32, 48)}
+"""Of the networks that one party may have as a whole."""
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _EDITORS = ("cursor", "vscode", "vscode-insiders", "windsurf")
 """Programs with a scheme of their own that is not the name of a domain."""
@@ -93,9 +97,34 @@ def _make_room(tx: Transaction, sender: str) -> None:
             "too many clients have registered and were not connected",
         )
     if sum(unused.values()) >= MOST_IN_ALL:
-        greediest = max(unused, key=lambda each: unused[each])
+        greediest = _find_greediest(unused)
         oldest = "SELECT id FROM oauth_clients WHERE used IS NULL AND sender = ? ORDER BY created, id LIMIT 1"
         tx.execute(f"DELETE FROM oauth_clients WHERE id = ({oldest})", greediest)
+
+
+def _find_greediest(unused: dict[str, int]) -> str:
+    """Who sent most in the network from which most was sent: many addresses of one network are one flood."""
+    sent: Counter[str] = Counter()
+    for sender, number in unused.items():
+        sent.update(dict.fromkeys(_networks(sender), number))
+
+    def weigh(sender: str) -> list[int]:
+        return [sent[each] for each in _networks(sender)]
+
+    return max(unused, key=weigh)
+
+
+@lru_cache(4 * MOST_IN_ALL)
+def _networks(sender: str) -> tuple[str, ...]:
+    """The networks that this sender is in, the widest first, and the sender."""
+    try:
+        found = ipaddress.ip_network(sender)
+    except ValueError:
+        return ("unknown", sender)
+    if found.is_loopback:
+        return ("loopback", sender)
+    wider = [found.supernet(new_prefix=each) for each in _PREFIXES[found.version]]
+    return (*map(str, wider), sender)
 
 
 def _sender(host: str) -> str:

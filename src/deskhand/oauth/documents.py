@@ -38,8 +38,6 @@ class Documents:
     async def find(self, client_id: str) -> OAuthClient:
         import httpx2
 
-        if not urlsplit(client_id).path.strip("/"):
-            raise _refusal("it is an https address with a path")
         try:
             async with asyncio.timeout(self.seconds):
                 said = json.loads(await self._fetch(client_id))
@@ -54,6 +52,8 @@ class Documents:
         return make_client(client_id, said.get("client_name"), said.get("redirect_uris"))
 
     async def _fetch(self, client_id: str) -> bytes:
+        if urlsplit(client_id).path in ("", "/"):
+            raise WrongPlace("it is an https address with a path")
         reach = Reach(self.may_reach, self.trust)
         async with reach.ask("GET", client_id, {"Accept": "application/json"}) as answer:
             return await _read(answer)

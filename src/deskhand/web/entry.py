@@ -83,7 +83,7 @@ def effect(path: str, handler: Effect) -> Route:
         if session is None:
             return _to_sign_in(request)
         demand_own_origin(request)
-        async with _form(request, FORM_BYTES) as form:
+        async with read_form(request, FORM_BYTES) as form:
             given = text_in(form, "form_token") or request.headers.get("x-form-token", "")
             if not hmac.compare_digest(given.encode(), session.form_token.encode()):
                 raise Denied(
@@ -132,7 +132,7 @@ def demand_own_origin(request: Request) -> None:
 
 
 @asynccontextmanager
-async def _form(request: Request, most: int) -> AsyncIterator[FormData]:
+async def read_form(request: Request, most: int) -> AsyncIterator[FormData]:
     small = Request(request.scope, _at_most(most, request.receive))
     async with small.form(max_files=0, max_fields=FORM_FIELDS, max_part_size=most) as form:
         yield form
@@ -204,6 +204,7 @@ async def _show_sign_in(
         "has_codes": await desk.store.read(passkeys.count_codes),
         "has_passkeys": await keys_here(request),
         "at_localhost": await find_localhost(request),
+        "came_for_a_page": status == 200 and _place_before(request, "") != "",
     }
     return await render(request, "enter.html", title="Sign in", status=status, **known)
 
@@ -269,7 +270,7 @@ async def _pair(request: Request) -> Response:
 async def _enter_by_password(request: Request) -> Response:
     desk = desk_of(request)
     demand_own_origin(request)
-    async with _form(request, SIGN_IN_BYTES) as form:
+    async with read_form(request, SIGN_IN_BYTES) as form:
         given = str(form.get("password", ""))
     now = desk.now()
     kept = await desk.store.write(
@@ -294,7 +295,7 @@ async def _challenge(request: Request) -> Response:
 async def _enter_by_passkey(request: Request) -> Response:
     desk = desk_of(request)
     demand_own_origin(request)
-    async with _form(request, SIGN_IN_BYTES) as form:
+    async with read_form(request, SIGN_IN_BYTES) as form:
         given = text_in(form, "assertion")
     origin = signing_origin(request)
 
@@ -321,7 +322,7 @@ async def _enter_by_passkey(request: Request) -> Response:
 async def _enter_by_code(request: Request) -> Response:
     desk = desk_of(request)
     demand_own_origin(request)
-    async with _form(request, SIGN_IN_BYTES) as form:
+    async with read_form(request, SIGN_IN_BYTES) as form:
         code = text_in(form, "code")
     if not await desk.store.write(passkeys.use_code, desk.policy.seal, code):
         await _record_failure(

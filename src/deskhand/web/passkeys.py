@@ -106,7 +106,7 @@ async def _challenge(request: Request, form: FormData) -> Response:
             ["", "decide", _]
             | ["", "approvals", _, "follow-up"]
             | ["", "follow-ups", "cancel"]
-            | ["", "phone", "pair"]
+            | ["", "phone", _]
         ):
             said = say_form(text_in(form, "for"), form)
         case ["", "passkeys", _]:

@@ -14,10 +14,11 @@ from starlette.routing import Route
 
 from deskhand import __version__
 from deskhand.abroad import WrongPlace
-from deskhand.errors import DeskError, InvalidInput
+from deskhand.app import Desk
+from deskhand.errors import Denied, DeskError, InvalidInput
 from deskhand.gate.webauthn import encode
 from deskhand.web import sessions, subscriptions
-from deskhand.web.entry import effect, page
+from deskhand.web.entry import SIGN_IN_BYTES, demand_own_origin, effect, page, read_form
 from deskhand.web.pairing import pair
 from deskhand.web.proving import demand_person
 from deskhand.web.render import HERE, render, templates
@@ -45,6 +46,7 @@ def routes() -> list[Route]:
         effect("/phone/pair", _show_code),
         effect("/phone/subscribe", _subscribe),
         effect("/phone/end", _end),
+        Route("/phone/renew", _renew, methods=["POST"]),
         page("/notified", _open_notified, linked=True),
         Route("/worker.js", _worker, methods=["GET"]),
         Route(OFFLINE, _offline, methods=["GET"]),
@@ -97,6 +99,7 @@ async def _subscribe(request: Request, form: FormData) -> Response:
     desk = desk_of(request)
     session = request.state.session
     try:
+        await demand_person(request, form)
         given = await _read_subscription(request, text_in(form, "subscription"))
         await desk.store.write(subscriptions.add, given, sessions.name_of(session))
     except DeskError as error:
@@ -106,39 +109,64 @@ async def _subscribe(request: Request, form: FormData) -> Response:
     return RedirectResponse("/phone?done=told", 303)
 
 
+async def _renew(request: Request) -> Response:
+    """A browser has another address now. No session is asked for, which may be over: only the browser and the desk know
+    the address and the secret from before."""
+    desk = desk_of(request)
+    demand_own_origin(request)
+    async with read_form(request, SIGN_IN_BYTES) as form:
+        before = _parse_subscription(request, text_in(form, "before"))
+        after = _parse_subscription(request, text_in(form, "subscription"))
+    if not await desk.store.read_one(partial(subscriptions.is_told, given=before)):
+        raise Denied("this browser is told nothing", reason="subscription")
+    await _demand_reachable(desk, after)
+    if await desk.store.write(subscriptions.renew, before, after):
+        about = {"browser": after.browser, "before": before.name[:12], "name": after.name}
+        await desk.record("person", "renew_notifications", after.name[:12], about, None, 0)
+    return Response(status_code=204)
+
+
 async def _read_subscription(request: Request, text: str) -> Subscription:
     """What the browser gave, if messages can be sent to it; a browser could name any address."""
-    desk = desk_of(request)
+    given = _parse_subscription(request, text)
+    await _demand_reachable(desk_of(request), given)
+    return given
+
+
+def _parse_subscription(request: Request, text: str) -> Subscription:
     try:
         said = json.loads(text[:_LONGEST])
-        endpoint, public_key, secret = (
-            said["endpoint"],
-            said["keys"]["p256dh"],
-            said["keys"]["auth"],
-        )
-        is_whole = all(isinstance(each, str) for each in (endpoint, public_key, secret))
+        given = (said["endpoint"], said["keys"]["p256dh"], said["keys"]["auth"])
+        is_whole = all(isinstance(each, str) for each in given)
     except (ValueError, KeyError, TypeError, RecursionError):
         is_whole = False
-    if not is_whole or not are_keys(public_key, secret):
+    if not is_whole or not are_keys(*given[1:]):
         raise InvalidInput(
             "the browser gave no address for messages",
             hint="it needs JavaScript and your permission",
         )
+    browser = request.headers.get("user-agent", "")[:200]
+    return Subscription(*given, browser, desk_of(request).now())
+
+
+async def _demand_reachable(desk: Desk, given: Subscription) -> None:
     try:
         async with asyncio.timeout(_SECONDS):
-            await reach_of(desk).find(endpoint)
+            await reach_of(desk).find(given.endpoint)
     except (WrongPlace, OSError, UnicodeError) as error:
         why = str(error) if isinstance(error, WrongPlace) else "it cannot be found"
         raise InvalidInput(
             f"the push service of this browser is not asked: {why}"
         ) from None
-    browser = request.headers.get("user-agent", "")[:200]
-    return Subscription(endpoint, public_key, secret, browser, desk.now())
 
 
 async def _end(request: Request, form: FormData) -> Response:
     desk = desk_of(request)
     name = text_in(form, "name")
+    try:
+        await demand_person(request, form)
+    except DeskError as error:
+        return await _show(request, problem=error)
     if await desk.store.write(partial(subscriptions.end, name=name)):
         await desk.record("person", "end_notifications", name[:12], {}, None, 0)
     return RedirectResponse("/phone?done=ended", 303)

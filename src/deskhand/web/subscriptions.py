@@ -1,5 +1,6 @@
 """The browsers that are told by push that something waits: each with the address and keys that it gave."""
 
+import hmac
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -53,6 +54,24 @@ def list_subscriptions(tx: Transaction) -> list[Subscription]:
         Subscription(endpoint, public_key, secret, browser, clock.from_ms(created))
         for endpoint, public_key, secret, browser, created in rows
     ]
+
+
+def is_told(tx: Transaction, given: Subscription) -> bool:
+    """Whether this is one of ours, down to the secret that no page shows."""
+    sql = "SELECT secret FROM push_subscriptions WHERE name = ?"
+    kept = tx.one(sql, given.name)
+    return kept is not None and hmac.compare_digest(kept[0].encode(), given.secret.encode())
+
+
+def renew(tx: Transaction, before: Subscription, after: Subscription) -> bool:
+    """Tell a browser at its new address from now on, in the place of the old one; whether it was told before."""
+    if not is_told(tx, before):
+        return False
+    sql = "SELECT session FROM push_subscriptions WHERE name = ?"
+    ((session,),) = tx.all(sql, before.name)
+    end(tx, before.name)
+    add(tx, after, session)
+    return True
 
 
 def end(tx: Transaction, name: str) -> bool:

@@ -25,16 +25,18 @@
     await before?.unsubscribe();
     return pushManager.subscribe({ userVisibleOnly: true, applicationServerKey });
   }
-  form.addEventListener("submit", async (event) => {
-    if (form.elements.subscription.value) return;
+  // Before a passkey signs what the form says.
+  window.addEventListener("submit", async (event) => {
+    if (event.target !== form || form.elements.subscription.value) return;
     event.preventDefault();
+    event.stopImmediatePropagation();
     try {
       form.elements.subscription.value = JSON.stringify(await subscribe());
       form.requestSubmit();
     } catch (error) {
       complain(error.message);
     }
-  });
+  }, true);
 
   async function markOwn() {
     const { pushManager } = await navigator.serviceWorker.ready;

@@ -37,21 +37,40 @@ async function askDesk(request, kept) {
 // A notification says how much and never decides; the desk knows where it leads.
 self.addEventListener("push", (event) => event.waitUntil(show(event.data)));
 function show(data) {
-  const { waiting, down } = read(data);
+  const { waiting, down, ended } = read(data);
+  if (ended) return tell("This device is told nothing more");
   const things = waiting === 1 ? "1 thing waits" : `${waiting} things wait`;
   const parts = down === 1 ? "1 part does not run" : `${down} parts do not run`;
   const words = [...(waiting ? [things] : []), ...(down ? [parts] : [])];
+  return tell(words.join(", ") || "Deskhand");
+}
+function tell(title) {
   const options = { body: "Open your desk.", tag: "waiting", renotify: true, icon: "/static/icon-192.png" };
-  return self.registration.showNotification(words.join(", ") || "Deskhand", options);
+  return self.registration.showNotification(title, options);
 }
 function read(data) {
   const count = (number) => (Number.isInteger(number) && number > 0 ? number : 0);
   try {
     const told = data.json();
-    return { waiting: count(told.waiting), down: count(told.down) };
+    return { waiting: count(told.waiting), down: count(told.down), ended: count(told.ended) };
   } catch {
-    return { waiting: 0, down: 0 };
+    return { waiting: 0, down: 0, ended: 0 };
   }
+}
+
+// The push service gave the browser another address, or took the one that it had. The desk takes a new one from whoever
+// knows the old one; a browser that does not say which it was says so to the person.
+self.addEventListener("pushsubscriptionchange", (event) => event.waitUntil(renew(event)));
+async function renew({ oldSubscription: before, newSubscription: given }) {
+  try {
+    const { applicationServerKey } = before.options;
+    const after = given ?? await self.registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey });
+    const body = new URLSearchParams({ before: JSON.stringify(before), subscription: JSON.stringify(after) });
+    if ((await fetch("/phone/renew", { method: "POST", body })).ok) return;
+  } catch {
+    // Told below.
+  }
+  await tell("This device is told nothing more");
 }
 self.addEventListener("notificationclick", (event) => {
   event.notification.close();
