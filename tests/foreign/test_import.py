@@ -116,11 +116,11 @@ def write(client: str, servers: dict[str, Any]) -> str:
             lines = ["# mine", 'model = "x"  # y', ""]
             for name, each in servers.items():
                 lines.append(f'[{table}."{name}"]  # of {name}')
-                inner = {k: v for k, v in each.items() if isinstance(v, dict)}
+                tables = {k: v for k, v in each.items() if isinstance(v, dict)}
                 lines += [
-                    f"{k} = {json.dumps(v)}" for k, v in each.items() if k not in inner
+                    f"{k} = {json.dumps(v)}" for k, v in each.items() if k not in tables
                 ]
-                for key, values in inner.items():
+                for key, values in tables.items():
                     lines.append(f'[{table}."{name}".{key}]')
                     lines += [f"{k} = {json.dumps(v)}" for k, v in values.items()]
             return "\n".join([*lines, "", "[tui]", "last = 1", ""])
