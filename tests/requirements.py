@@ -15,7 +15,7 @@ REQUIREMENTS = {
     "config:errors-name-the-key": "An unknown key or bad value is an error that names key, value and allowed form.",
     "config:sources": "config show says where each value came from and masks secrets.",
     "errors:two-forms": "Each error has the mail and notes servers' wire form, the tasks server's, and an exit code.",
-    "guard:effects": "A call of a tool of which nobody says what it does is at least of medium risk.",
+    "guard:effects": "A call is of low risk only where the person's rule says what it does; no server's hint calms.",
     "guard:waits": "A call that no rule lets pass waits like a mail, happens once after the yes, and is told once.",
     "guard:task": "A call of another server's tool that waits is a task, and each end of it an end of the task.",
     "guard:passes": "Through the desk another server answers, reports and fails as it does by itself, in both eras.",

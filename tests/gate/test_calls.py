@@ -747,7 +747,7 @@ async def test_on_the_whole_desk_a_call_that_waits_has_its_card(tmp_path: Path) 
 
 
 @requirement("guard:effects")
-async def test_a_call_of_which_nobody_says_what_it_does_is_no_low_risk(
+async def test_a_call_of_which_the_person_never_said_what_it_does_is_no_low_risk(
     place: Guarded,
 ) -> None:
     cases: list[tuple[dict[str, Any], str, str]] = [
@@ -755,8 +755,10 @@ async def test_a_call_of_which_nobody_says_what_it_does_is_no_low_risk(
         ({"title": "Add", "openWorldHint": False}, "", "medium"),
         ({"destructiveHint": True}, "Write {text} down", "medium"),
         ({}, "Write {text} down", "low"),
-        ({"destructiveHint": False}, "", "low"),
-        ({"readOnlyHint": True}, "", "low"),
+        ({"destructiveHint": False}, "", "medium"),
+        ({"readOnlyHint": True}, "", "medium"),
+        ({"readOnlyHint": True, "destructiveHint": True}, "Read {text}", "low"),
+        ({"readOnlyHint": True}, "Read {text}", "low"),
         ({"readOnlyHint": "yes", "destructiveHint": "no"}, "", "medium"),
     ]
     for number, (hints, title, level) in enumerate(cases):
@@ -771,7 +773,10 @@ async def test_a_call_of_which_nobody_says_what_it_does_is_no_low_risk(
         refusal(await client.call_tool("append", {"text": "one"}))
         refusal(await client.call_tool("echo", {"text": "one"}))
     levels = {card.subject: card.risk.level for card in await place.cards()}
-    assert levels == {"Call append of stranger": "medium", "Call echo of stranger": "low"}
+    assert levels == {
+        "Call append of stranger": "medium",
+        "Call echo of stranger": "medium",
+    }
     assert {
         (each.known, each.since) for card in await place.cards() for each in card.to
     } == {(True, "")}

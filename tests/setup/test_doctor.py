@@ -260,6 +260,22 @@ def test_fix_repairs_what_is_safe_says_so_and_touches_nothing_else(
     assert os.access(Path(account.home), os.W_OK)
 
 
+@requirement("doctor:findings")
+def test_rules_that_an_editor_wrote_into_a_closed_home_are_no_trouble(
+    account: Account,
+) -> None:
+    account.set_up("--make-folders")
+    for name in ("rules.toml", "guard.toml"):
+        (account.home / name).touch(0o644)
+        (account.home / name).chmod(0o644)
+    closed = account.deskhand("doctor", "--json")
+    account.home.chmod(0o755)
+    opened = account.deskhand("doctor", "--json")
+
+    assert finding(closed, "home")["state"] == "good"
+    assert "rules.toml" in finding(opened, "home")["says"]
+
+
 @requirement("doctor:deep")
 def test_deeply_the_desk_is_tried_as_strangers_would(account: Account) -> None:
     account.set_up("--make-folders")

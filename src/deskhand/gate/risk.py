@@ -85,13 +85,24 @@ def assess_call(call: ToolCall, made_before: str | None) -> Risk:
 
 
 def _effects(call: ToolCall) -> Reasons:
-    """What its server says that the call does. Of a program's own tool its arguments tell."""
-    if call.at is not None or call.hints.get("readOnlyHint") is True:
+    """What the call does, as far as anybody says. A server's hint may be a lie: it can alarm, but calm nobody.
+
+    Of a program's own tool its arguments tell.
+    """
+    if call.at is not None:
         return
+    reads = call.hints.get("readOnlyHint") is True
     destroys = call.hints.get("destructiveHint")
-    if destroys is True:
+    if destroys is True and not reads:
         yield "medium", "Its server says that it may destroy something."
-    elif destroys is not False and not call.template:
+    elif call.template:
+        return
+    elif reads or destroys is False:
+        yield (
+            "medium",
+            "Only its server says that it does no harm, and no rule of yours gives it a title.",
+        )
+    else:
         yield (
             "medium",
             "Nobody says what it does: its server gives no hint, and no rule of yours a title.",

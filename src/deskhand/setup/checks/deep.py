@@ -15,6 +15,7 @@ from deskhand.app import Desk
 from deskhand.mail import mime
 from deskhand.notes.folders import FOLDERS
 from deskhand.servers import SERVERS
+from deskhand.setup.checks import machine
 from deskhand.setup.checks.desk import RESTORE, find_damage
 from deskhand.setup.checks.findings import Finding, bad, good, warning
 
@@ -27,7 +28,6 @@ _FOREIGN: tuple[dict[str, str], ...] = (
     {"Origin": "http://evil.example"},
     {"Host": "evil.example"},
 )
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _LONG = 1.0
 """Seconds that nothing may take which somebody else can make the desk read."""
 _SIZE = 200_000
@@ -105,12 +105,7 @@ def command_lines(desk: Desk) -> Finding:
 
 def private_files(desk: Desk) -> Finding:
     """Whether others may read what the desk keeps, and whether a name in its folders leads somewhere else."""
-    home = [path for path in desk.settings.home.rglob("*") if not path.is_symlink()]
-    if readable := [
-        path
-        for path in home
-        if path.stat().st_mode & _OTHERS and not path.name.endswith(".migrating")
-    ]:
+    if readable := machine.too_open(desk.settings.home, "**/*"):
         return bad(
             f"others may read {', '.join(map(str, readable[:3]))}",
             "chmod -R go-rwx the desk's home",

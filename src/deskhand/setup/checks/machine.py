@@ -14,6 +14,8 @@ from pathlib import Path
 from deskhand import __version__, audit, running
 from deskhand.app import Desk
 from deskhand.clock import local
+from deskhand.foreign import rules as guard_rules
+from deskhand.orchestrator import rules as mail_rules
 from deskhand.setup.checks.findings import Finding, bad, good, warning
 
 _LOW = 1_000_000_000
@@ -22,6 +24,8 @@ _EARLIEST = 2026
 """No clock that is right says an earlier year."""
 _SKEW = timedelta(minutes=5)
 _LINES = 100
+_WRITTEN_BY_HAND = (mail_rules.FILE, guard_rules.FILE)
+"""They hold no secret, and an editor gives them the rights that it gives to all files."""
 _SECRET_NAMES = (".env", "token", "seal.key", "credentials.json", "client_secret.json")
 
 
@@ -53,15 +57,17 @@ def home(desk: Desk) -> Finding:
     return good(f"{folder}, readable by you alone")
 
 
-def too_open(folder: Path) -> list[Path]:
-    """The home and what lies in it that others may read or write."""
-    inside = [
-        path
-        for path in sorted(folder.iterdir())
-        if not path.is_symlink() and path.suffix != ".migrating"
-    ]
+def too_open(folder: Path, inside: str = "*") -> list[Path]:
+    """The home and what lies in it that others may read or write; in a closed one an editor's files are safe enough."""
     others = stat.S_IRWXG | stat.S_IRWXO
-    return [path for path in (folder, *inside) if path.stat().st_mode & others]
+    is_closed = not folder.stat().st_mode & others
+    found = [
+        path
+        for path in sorted(folder.glob(inside))
+        if not path.is_symlink() and path.suffix != ".migrating"
+        if not (is_closed and path.name in _WRITTEN_BY_HAND)
+    ]
+    return [path for path in (folder, *found) if path.stat().st_mode & others]
 
 
 def close_home(desk: Desk) -> list[str]:
