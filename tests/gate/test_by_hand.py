@@ -281,6 +281,10 @@ IDLE = {
         "---\ntype: email_send\nstatus: approved\nto: a@b.example, c@d.example\n---\n",
         "is no address",
     ),
+    "torn.md": (
+        "---\ntype: email_send\nstatus: approved\naction_type: reply_email\nto: a@b.example\n---\n",
+        "its action_type is reply_email, and its type email_send",
+    ),
     "late.md": (
         "---\ntype: email_send\nstatus: approved\nto: a@b.example\nexpires: 2026-11-01\n---\n",
         "it expired",
@@ -320,7 +324,7 @@ async def test_every_file_in_approved_that_releases_nothing_is_named_with_its_re
     async with served(web_site(desk)) as address, signed_in(desk, address) as person:
         page = (await person.reads("/")).text
     desk.close()
-    assert "14 files in Approved/ release nothing" in page
+    assert "15 files in Approved/ release nothing" in page
     assert re.search(r"Approved/pending\.md</bdi>: its status is pending", page)
     assert site.sent == []
 

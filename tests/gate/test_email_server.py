@@ -381,6 +381,32 @@ async def test_a_reply_is_released_by_its_thread_else_by_its_recipient(
     assert len(site.sent) == released
 
 
+@requirement("gate:hand-written")
+@pytest.mark.parametrize(
+    ("more", "released"),
+    [("", False), ("to: ann@example.org\n", False), ("to: desk@example.net\n", True)],
+)
+async def test_a_yes_to_a_thread_alone_covers_no_address_that_its_mail_asks_for(
+    site: Site, more: str, released: bool
+) -> None:
+    original = site.gmail.account.deliver(letter(reply_to="desk@example.net"))
+    (site.home.vault / "Approved").mkdir()
+    (site.home.vault / "Approved" / "yes.md").write_text(
+        f'---\ntype: email_reply\nstatus: approved\nthread_id: "{original.thread_id}"\n{more}---\n'
+    )
+    async with site.client("email") as client:
+        answer = await said(
+            client,
+            "reply_email",
+            thread_id=original.thread_id,
+            message_id=original.id,
+            body="I am fine.",
+        )
+
+    assert answer.startswith("Reply sent successfully.") == released
+    assert len(site.sent) == released
+
+
 @requirement("mail:bad-input")
 @pytest.mark.parametrize(
     ("change", "problem"),

@@ -22,6 +22,7 @@ def letter(
     body: str = "How are you?",
     message_id: str | None = None,
     references: str | None = None,
+    reply_to: str | None = None,
     attachment: str | None = None,
     content: str = "content",
 ) -> bytes:
@@ -32,6 +33,8 @@ def letter(
         mail["Message-ID"] = message_id
     if references:
         mail["In-Reply-To"], mail["References"] = references.split()[-1], references
+    if reply_to:
+        mail["Reply-To"] = reply_to
     mail.set_content(body)
     if attachment:
         mail.add_attachment(

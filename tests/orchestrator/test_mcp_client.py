@@ -99,6 +99,7 @@ async def test_a_tool_that_answers_with_an_error_is_logged_and_goes_to_the_fallb
     assert [(line["event"], line["server"], line["tool"]) for line in lines] == 2 * [
         ("not_found", "obsidian", "read_note")
     ]
+    assert [line["fallback"] for line in lines] == [True, False]
 
 
 @requirement("orchestrator:client")

@@ -47,6 +47,7 @@ from deskhand.gate.record import GateCall, call_of
 from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import FullMessage, Mailbox
+from deskhand.mail.answering import name_author
 from deskhand.store import Store
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ class Gate(Performer):
             fresh = open_request(action, by, answered, call.started, request)
             fresh = replace(fresh, note=" ".join(filter(None, (fresh.note, note))) or None)
             await self._await_answer(proposal, request, fresh)
-            written, used = await self._door.find_hand_written(action)
+            author = self._name_author(action, answered)
+            written, used = await self._door.find_hand_written(action, author)
             for found in written:
                 yes = replace(fresh, state="approved", file=found.name, folder="Approved")
                 with suppress(Changed):  # another process was faster with this file
@@ -151,6 +153,11 @@ class Gate(Performer):
         if isinstance(proposal, LeaveList | ToolCall | Question):
             return proposal, None
         return await complete(proposal, self._mailbox(), self._settings.own_addresses)
+
+    def _name_author(self, action: Action, answered: FullMessage | None) -> str | None:
+        if answered is None or not isinstance(action, Mail):
+            return None
+        return name_author(answered, {action.account, *self._settings.own_addresses})
 
     async def _let_through(self, fresh: Request) -> Request | None:
         """The request that was just made, where a permission says yes to it."""

@@ -72,9 +72,9 @@ class ClosedDoor:
         return False
 
     async def find_hand_written(
-        self, action: Action
+        self, action: Action, author: str | None = None
     ) -> tuple[list[RequestFile], list[RequestFile]]:
-        del action
+        del action, author
         return [], []
 
     def demand_unchanged(self, found: RequestFile) -> None: ...

@@ -167,13 +167,18 @@ class DraftReader(Follower):
     # A yes by hand.
 
     async def find_hand_written(
-        self, action: Action
+        self, action: Action, author: str | None = None
     ) -> tuple[list[RequestFile], list[RequestFile]]:
-        """The person's own files that cover this mail, the most recent first, and those that are used up."""
+        """The person's own files that cover this mail, the most recent first, and those that are used up.
+
+        `author` wrote the mail that it answers.
+        """
         if self._sealed:
             return [], []
         now = self._now()
-        return await self._find_unused(lambda given: handwritten.covers(given, action, now))
+        return await self._find_unused(
+            lambda given: handwritten.covers(given, action, now, author)
+        )
 
     async def has_approved_thread(self, thread_id: str) -> bool:
         """Whether the person wrote a yes to an answer in this thread; of one that is gone nobody knows more."""

@@ -25,6 +25,10 @@ def explain_approval(given: Mapping[str, Any], now: datetime) -> str | None:
     """Why a hand-written approval covers no mail at all; None where it waits for one."""
     if given.get("status") != "approved":
         return f"its status is {given.get('status')!s:.40}, not approved"
+    if (kind := given.get("action_type")) is not None and given["type"] != MAIL_TYPES.get(
+        kind
+    ):
+        return f"its action_type is {kind!s:.40}, and its type {given['type']}"
     if given.get("to") is None and given.get("thread_id") is None:
         return "it names no recipient and no thread"
     if given.get("to") is not None and not _is_address(given["to"]):
@@ -34,11 +38,21 @@ def explain_approval(given: Mapping[str, Any], now: datetime) -> str | None:
     return None
 
 
-def covers(given: Mapping[str, Any], action: Action, now: datetime) -> bool:
-    """Whether a hand-written approval is about this mail: by type, status and recipient, and by all else it names."""
+def covers(
+    given: Mapping[str, Any], action: Action, now: datetime, author: str | None = None
+) -> bool:
+    """Whether a hand-written approval is about this mail: by type, status and recipient, and by all else it names.
+
+    One that names a thread alone is to the author of the mail that is answered: where else that mail wants its answers,
+    the person has not said.
+    """
     if is_sealed(given) or not isinstance(action, Mail) or action.is_more_than_plain:
         return False
-    by_thread = action.kind == "reply_email" and given.get("thread_id") is not None
+    by_thread = (
+        action.kind == "reply_email"
+        and given.get("thread_id") is not None
+        and _is_address(author, action.to)
+    )
     return (
         given.get("type") == action.file_type
         and given.get("status") == "approved"

@@ -1,6 +1,7 @@
 """Whom an answer goes to: the author alone, or all."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from deskhand.errors import InvalidInput
 from deskhand.mail import FullMessage
@@ -13,6 +14,11 @@ def address_author(mail: FullMessage, own: Collection[str]) -> str:
     """The one who is answered, never oneself."""
     first, *_ = _demand(_authors(mail, own))
     return first
+
+
+def name_author(mail: FullMessage, own: Collection[str]) -> str | None:
+    """The one whom an answer goes to where the mail asks for no other address."""
+    return next(iter(_authors(replace(mail, reply_to=""), own)), None)
 
 
 def address_all(mail: FullMessage, own: Collection[str]) -> tuple[str, str]:

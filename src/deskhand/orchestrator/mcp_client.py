@@ -122,7 +122,7 @@ class MCPClient:
             if result.is_error:
                 raise _error(result)
         except DeskError as error:
-            await asyncio.to_thread(self._log, tool_name, error)
+            await asyncio.to_thread(self._log, tool_name, error, fallback is not None)
             if fallback is None:
                 raise
             made = fallback()
@@ -228,7 +228,7 @@ class MCPClient:
             with suppress(asyncio.CancelledError, *_LOST, ExceptionGroup):
                 await asyncio.wait([owner], timeout=10)
 
-    def _log(self, tool_name: str, error: DeskError) -> None:
+    def _log(self, tool_name: str, error: DeskError, falls_back: bool) -> None:
         message = redact(error.message)
         line = {
             "timestamp": iso(self._now()),
@@ -236,6 +236,7 @@ class MCPClient:
             "server": self.server_name,
             "tool": tool_name,
             "message": message,
+            "fallback": falls_back,
             "severity": "ERROR",
         }
         log.error(
