@@ -79,6 +79,10 @@ MISLEADING = (
     "<form action='https://evil.example/'>bank.example<input></form>",
     "<form action='//evil.example/'><button>bank.example</button></form>",
     "<form><button formaction='https://evil.example/'>bank.example</button></form>",
+    "<img src=x usemap='#m'><map name=m><area href='https://evil.example' alt='bank.example'></map>",
+    "<meta http-equiv=refresh content='0;url=https://evil.example/'>bank.example",
+    "<META HTTP-EQUIV=Refresh CONTENT=\" 5 , URL = '//evil.example' \">bank.example",
+    "<meta http-equiv=refresh content='0 https:/evil.example'>bank.example",
 )
 
 
@@ -110,6 +114,11 @@ def test_a_link_that_misleads_is_reported_with_where_it_leads(source: str) -> No
         ("<a href='javascript:alert(1)'>x</a>", "x <javascript:>"),
         ("<a href='#top'>up</a>", "up"),
         ("<a href='https://shop.example/a'><img src=x></a>", "<https://shop.example/a>"),
+        (
+            "<map><area href='https://shop.example/a' alt=Buy></map>",
+            "<https://shop.example/a>",
+        ),
+        ("<meta http-equiv=refresh content=30>Hello", "Hello"),
         (
             "<base href='https://shop.example/'><a href='/login'>sign in</a>",
             "sign in <https://shop.example/(/login)>",

@@ -89,6 +89,9 @@ MOST_ADDRESSES = 100_000
 """Characters of addresses of links that are put into the text."""
 _LONGEST_ADDRESS = 300
 _PARTS_OF_LABEL = 100
+_LONGEST_JUMP = 2000
+_JUMP = re.compile(r"[\s\d.]*[\s;,](?:\s*url\s*=)?\s*[\"']?([^\"']+)", re.IGNORECASE)
+"""Seconds, then where a page with `<meta http-equiv=refresh>` goes on to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,8 @@ class Visible:
     """Where its links and forms lead, and from where its pictures would come."""
     forms: tuple[str, ...]
     """The hosts that would get what is typed into a form."""
+    onward: tuple[str, ...]
+    """The hosts that a browser would go on to by itself."""
     doubts: tuple[str, ...]
     """What a style does that was not understood, where it is about text."""
     elsewhere: tuple[tuple[str, int], ...]
@@ -150,6 +155,7 @@ class _Reader:
     misleading: dict[tuple[str, str], None] = field(default_factory=dict)
     hosts: dict[str, None] = field(default_factory=dict)
     forms: dict[str, None] = field(default_factory=dict)
+    onward: dict[str, None] = field(default_factory=dict)
     doubts: dict[str, None] = field(default_factory=dict)
     hidden_parts: int = 0
     hidden_characters: int = 0
@@ -220,6 +226,8 @@ class _Reader:
                     sorted(looks.covering(element.look.doubts - around.look.doubts))
                 )
             )
+        if tag == "area" and attributes.get("href") and not around.hidden:
+            self._show_address(element, attributes.get("alt", ""))
         if tag in _VOID:
             return
         element.swallows = around.swallows or tag in _SWALLOWED
@@ -327,7 +335,8 @@ class _Reader:
         element.walls[element.tag] -= 1
         element.tables[element.tag] -= 1
         if element.tag == "a" and element.attributes.get("href") and not element.hidden:
-            self._show_address(element)
+            words = self.shown[element.starts : element.starts + _PARTS_OF_LABEL]
+            self._show_address(element, "".join(words))
         return element
 
     def _close_implied(self, tag: str) -> None:
@@ -382,12 +391,20 @@ class _Reader:
                 self.hosts.setdefault(target.host)
                 if name in ("action", "formaction"):
                     self.forms.setdefault(target.host)
+        if tag == "meta" and attributes.get("http-equiv", "").strip().lower() == "refresh":
+            self._note_jump(attributes.get("content", ""))
 
-    def _show_address(self, element: Element) -> None:
+    def _note_jump(self, content: str) -> None:
+        """A page that a browser leaves by itself."""
+        found = _JUMP.match(content[:_LONGEST_JUMP])
+        target = weblinks.resolve(found[1], self.base) if found else None
+        if target and target.host:
+            self.hosts.setdefault(target.host)
+            self.onward.setdefault(target.host)
+
+    def _show_address(self, element: Element, words: str) -> None:
         href = element.attributes["href"].strip()
-        label = " ".join(
-            "".join(self.shown[element.starts : element.starts + _PARTS_OF_LABEL]).split()
-        )
+        label = " ".join(words.split())
         target = weblinks.resolve(href, self.base)
         if target is None or href.startswith("#"):
             return
@@ -532,6 +549,7 @@ def visible(source: str) -> Visible:
         misleading=tuple(reader.misleading),
         hosts=tuple(reader.hosts),
         forms=tuple(reader.forms),
+        onward=tuple(reader.onward),
         doubts=tuple(doubts),
         elsewhere=tuple(elsewhere.items()),
         has_ordinary_preheader=reader.hidden_characters <= MOST_HIDDEN

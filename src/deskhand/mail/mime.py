@@ -468,6 +468,9 @@ def _read_html(source: str, notes: _Notes) -> _Text:
     notes.warnings += [
         f"a form sends what is typed into it to {host}" for host in seen.forms[:10]
     ]
+    notes.warnings += [
+        f"a browser goes on to {host} by itself" for host in seen.onward[:10]
+    ]
     return _Text(seen.text, "html", seen.size)
 
 
