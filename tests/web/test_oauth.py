@@ -620,6 +620,7 @@ async def test_a_client_renews_for_less_and_never_for_more(place: Place) -> None
 @requirement("oauth:consent")
 def test_the_person_is_told_in_words_what_each_scope_opens() -> None:
     assert WORDS.keys() == set(tokens.SCOPES)
+    assert "mail" in WORDS["notes:read"]
 
 
 @requirement("oauth:consent")

@@ -53,7 +53,7 @@ _OFFLINE = "offline_access"
 WORDS = {
     "mail:read": "read your mail",
     "mail:write": "sort your mail and write drafts; what would be sent waits for your yes",
-    "notes:read": "read your notes",
+    "notes:read": "read your notes, and with them the mail that the desk put there",
     "notes:write": "change your notes",
     "tasks:read": "read your tasks",
     "tasks:write": "change your tasks",
