@@ -59,6 +59,7 @@ REQUIREMENTS = {
     "oauth:tokens": "What a client gets ends soon and is renewed, never for more; only digests of it are kept.",
     "oauth:reuse": "A refresh token that is shown twice ends its whole family.",
     "oauth:audience": "A token that came by OAuth counts at the endpoint that it is for, and opens no page.",
+    "oauth:guarded": "A server behind the gate is an endpoint like the desk's own: named, by OAuth, for it alone.",
     "oauth:revoke": "A client gives back its own tokens; the person revokes them on the page and in the terminal.",
     "chat:card": "On the whole-desk server a refusal of what waits carries the address of its card.",
     "chat:elicitation": "A client that opens addresses is given the card once; what it says then is no answer.",

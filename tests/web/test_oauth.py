@@ -3,9 +3,11 @@
 import asyncio
 import base64
 import hashlib
+import json
 import re
 import secrets
 import sqlite3
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -32,6 +34,7 @@ from deskhand.store import Transaction
 from deskhand.web import sessions
 from deskhand.web.oauth import WORDS
 from deskhand.web.site import site
+from tests.foreign.place import STRANGER
 from tests.home import TOKEN, Home
 from tests.requirements import requirement
 from tests.transports import http_client
@@ -215,6 +218,7 @@ async def opened(
         yield Place(
             desk, app, clock, person, Chat(http, endpoint="/mcp" if whole else "/gmail/mcp")
         )
+    await desk.close_foreign()
     await desk.close_mailbox()
     await desk.leave_tasks()
     desk.close()
@@ -275,11 +279,9 @@ async def test_behind_a_proxy_everything_is_said_and_bound_under_the_desks_own_n
     home: Home,
 ) -> None:
     own = "https://desk.example.net"
-    behind = {"Host": "desk.example.net", "X-Forwarded-Proto": "https"}
     async with opened(home.environment | {"DESKHAND_ORIGIN": own}, whole=False) as place:
         http = place.chat.http
-        http.headers.update(behind)
-        place.person.http.headers.update(behind)
+        _come_by_proxy(place, own)
         challenge = (await http.post("/gmail/mcp", json=PING)).headers["www-authenticate"]
         assert (
             f'resource_metadata="{own}/.well-known/oauth-protected-resource/gmail/mcp"'
@@ -293,12 +295,6 @@ async def test_behind_a_proxy_everything_is_said_and_bound_under_the_desks_own_n
         )
         assert (server["issuer"], server["token_endpoint"]) == (own, f"{own}/oauth/token")
         await place.chat.register()
-        (key,) = [
-            value
-            for name, value in place.person.http.cookies.items()
-            if name.startswith("deskhand-")
-        ]
-        place.person.http.headers["Cookie"] = f"__Host-deskhand-443={key}"
         back = await place.allow(place.chat.asks(resource=f"{own}/gmail/mcp"))
         assert back["iss"] == own
         given = (await place.chat.redeem(back["code"], resource=f"{own}/gmail/mcp")).json()
@@ -306,6 +302,74 @@ async def test_behind_a_proxy_everything_is_said_and_bound_under_the_desks_own_n
         local = place.chat.asks(resource="http://127.0.0.1:1/gmail/mcp")
         refused = await place.person.http.get("/oauth/authorize", params=local)
         assert heard(refused)["error"] == "invalid_target"
+
+
+@requirement("oauth:guarded")
+@pytest.mark.parametrize("own", [None, "https://desk.example.net"])
+async def test_a_client_is_connected_to_one_server_behind_the_gate_and_to_no_other(
+    home: Home, tmp_path: Path, own: str | None
+) -> None:
+    entries = ""
+    for name in ("stranger", "other"):
+        (tmp_path / name).mkdir()
+        command = json.dumps([sys.executable, str(STRANGER), str(tmp_path / name)])
+        entries += f"[servers.{name}]\ncommand = {command}\n"
+    home.path.mkdir(parents=True, exist_ok=True)
+    (home.path / "guard.toml").write_text(entries)
+    path = "/guard/stranger/mcp"
+    behind = {"DESKHAND_ORIGIN": own} if own else {}
+    async with opened(home.environment | behind) as place:
+        origin = own or str(place.chat.http.base_url).rstrip("/")
+        if own:
+            _come_by_proxy(place, own)
+        place.chat.endpoint = path
+        http = place.chat.http
+        challenge = (await http.post(path, json=PING)).headers["www-authenticate"]
+        where = f"{origin}/.well-known/oauth-protected-resource{path}"
+        assert f'resource_metadata="{where}", scope="guard:read guard:write"' in challenge
+        about = (await http.get(urlsplit(where).path)).json()
+        assert (about["resource"], about["authorization_servers"]) == (
+            f"{origin}{path}",
+            [origin],
+        )
+        assert about["scopes_supported"] == ["guard:read", "guard:write"]
+        nobody = f"{urlsplit(where).path}".replace("stranger", "nobody")
+        assert (await http.get(nobody)).status_code == 404
+
+        await place.chat.register()
+        asked = place.chat.asks(resource=f"{origin}{path}", scope=None)
+        page = await place.person.http.get("/oauth/authorize", params=asked)
+        assert "the server stranger behind your gate" in page.text
+        code = (await place.allow(asked))["code"]
+        answer = await place.chat.redeem(code, resource=f"{origin}{path}")
+        given = answer.json()
+        assert given["scope"] == "guard:read guard:write"
+        opened_by = {
+            each: await place.chat.enters(given["access_token"], each)
+            for each in (path, "/guard/other/mcp", "/mcp", "/claude/mcp")
+        }
+        assert opened_by == {
+            path: 200,
+            "/guard/other/mcp": 401,
+            "/mcp": 401,
+            "/claude/mcp": 401,
+        }
+        gone = place.chat.asks(resource=f"{origin}/guard/nobody/mcp", scope=None)
+        refused = await place.person.http.get("/oauth/authorize", params=gone)
+        assert heard(refused)["error"] == "invalid_target"
+
+
+def _come_by_proxy(place: Place, own: str) -> None:
+    """From here on everybody asks under the desk's own name, as a proxy on this machine passes it on."""
+    behind = {"Host": urlsplit(own).netloc, "X-Forwarded-Proto": "https"}
+    place.chat.http.headers.update(behind)
+    place.person.http.headers.update(behind)
+    (key,) = [
+        value
+        for name, value in place.person.http.cookies.items()
+        if name.startswith("deskhand-")
+    ]
+    place.person.http.headers["Cookie"] = f"__Host-deskhand-443={key}"
 
 
 @requirement("oauth:consent")

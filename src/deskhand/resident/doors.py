@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError, mcp_error
-from deskhand.servers import SERVERS, ServerKind
+from deskhand.servers import SERVERS, ServerKind, guarded_kind
 from deskhand.servers.callers import PointToMetadata
 from deskhand.servers.foreign import open_door
 from deskhand.servers.server import DeskServer
@@ -74,10 +74,12 @@ class GuardDoors:
         return await asyncio.shield(self._open[name][1])
 
     async def _stand_open(self, name: str, there: asyncio.Future[ASGIApp]) -> None:
+        kind = guarded_kind(name)
         server = open_door(self._desk, name, self._desk.token())
-        app = server.streamable_http_app(streamable_http_path=f"/guard/{name}/mcp")
+        app = server.http_app_at(kind.path, self._desk.settings.inbox_origin)
+        pointed = PointToMetadata(app, kind.path, kind.scopes)
         async with server.session_manager.run():
-            there.set_result(app)
+            there.set_result(pointed)
             await asyncio.Event().wait()
 
     async def close(self) -> None:
@@ -120,7 +122,7 @@ def open_doors(desk: Desk) -> Doors:
     """A route for each door; one whose part is not set up answers with what to set."""
     guard = GuardDoors(desk)
     made = Doors(desk, guard=guard)
-    made.routes.append(Route("/guard/{name}/mcp", guard))
+    made.routes.append(Route(guarded_kind("{name}").path, guard))
     vault = desk.settings.vault_path
     for kind in SERVERS.values():
         door = ServerDoor(desk, kind)

@@ -53,3 +53,10 @@ SERVERS = {
         ),
     )
 }
+
+
+def guarded_kind(name: str) -> ServerKind:
+    """What can be said of another server behind the gate; the module `foreign` opens the door to it."""
+    return ServerKind(
+        name, f"/guard/{name}/mcp", f"the server {name} behind your gate", "guard"
+    )

@@ -6,6 +6,7 @@ Only the person's own page says yes. A token opens MCP endpoints, never a page.
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -18,13 +19,14 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from deskhand import tokens
-from deskhand.errors import Denied, DeskError, InvalidInput, NotFound
+from deskhand.app import Desk
+from deskhand.errors import BadConfig, Denied, DeskError, InvalidInput, NotFound
 from deskhand.gate.webauthn import Said
 from deskhand.oauth import OAuthRefusal, clients, grants
 from deskhand.oauth.clients import OAuthClient
 from deskhand.oauth.documents import Documents, is_document
 from deskhand.oauth.grants import ACCESS_LIFE, Allowed, Ended, Issued
-from deskhand.servers import SERVERS, ServerKind
+from deskhand.servers import SERVERS, ServerKind, guarded_kind
 from deskhand.servers.callers import METADATA
 from deskhand.tokens import EVERY_ENDPOINT
 from deskhand.web.address import own_origin
@@ -33,7 +35,8 @@ from deskhand.web.proving import claim_in
 from deskhand.web.render import POLICY, render
 from deskhand.web.request import desk_of, text_in
 
-ENDPOINTS = {kind.path: kind for kind in SERVERS.values()}
+Endpoints = Mapping[str, ServerKind]
+"""Each MCP endpoint of this desk, by its path."""
 BODY_BYTES = 20_000
 _LOOPBACK = re.compile(r"^http://(127\.0\.0\.1|\[::1\])(?=[:/]|$)")
 _LONGEST_STATE = 2000
@@ -77,6 +80,14 @@ def routes() -> list[Route]:
     ]
 
 
+def _list_endpoints(desk: Desk) -> Endpoints:
+    """The desk's own, and those of the servers behind the gate, as `guard.toml` names them now."""
+    kinds = [*SERVERS.values()]
+    with suppress(BadConfig):  # then none of them is open
+        kinds += map(guarded_kind, desk.foreign.entries)
+    return {kind.path: kind for kind in kinds}
+
+
 # What a client must know.
 
 
@@ -104,7 +115,7 @@ async def _describe_server(request: Request) -> Response:
 
 async def _describe_resource(request: Request) -> Response:
     path = request.path_params.get("path", "")
-    kind = ENDPOINTS.get(path)
+    kind = _list_endpoints(desk_of(request)).get(path)
     if path and kind is None:
         raise NotFound("there is no MCP endpoint at this address")
     origin = own_origin(request)
@@ -142,6 +153,7 @@ class Asked:
     redirect: str
     given: Mapping[str, str]
     issuer: str
+    endpoints: Endpoints
 
     def send_back(self, **answer: str) -> Response:
         """The browser goes back to the client, which hears who answered (RFC 9207)."""
@@ -169,8 +181,12 @@ class Asked:
             )
         if len(given.get("state", "")) > _LONGEST_STATE:
             raise OAuthRefusal("invalid_request", "the state is too long")
-        resource = _read_resource(given.get("resource"), self.issuer) or EVERY_ENDPOINT
-        scopes = _read_scopes(given.get("scope")) or _scopes_of(ENDPOINTS.get(resource))
+        resource = EVERY_ENDPOINT
+        if "resource" in given:
+            resource = _read_resource(given["resource"], self.issuer, self.endpoints)
+        scopes = _read_scopes(given.get("scope")) or _scopes_of(
+            self.endpoints.get(resource)
+        )
         return Allowed(
             self.client.id,
             self.client.name,
@@ -271,6 +287,7 @@ async def _read_asked(request: Request, fields: Sequence[tuple[str, str]]) -> As
         client.demand_redirect(given.get("redirect_uri")),
         given,
         own_origin(request),
+        _list_endpoints(desk_of(request)),
     )
 
 
@@ -294,7 +311,7 @@ async def _show(
         client=asked.client,
         redirect=asked.redirect,
         host=goes_to.hostname or goes_to.scheme,
-        endpoint=_title(ENDPOINTS.get(allowed.resource)),
+        endpoint=_title(asked.endpoints.get(allowed.resource)),
         scopes=[(each, _describe(each)) for each in scopes],
         # With the address that is shown: a client's document may name another one by the time of the answer.
         fields={name: asked.given[name] for name in _PARAMETERS if name in asked.given}
@@ -311,15 +328,13 @@ async def _show(
     return answer
 
 
-def _read_resource(given: str | None, origin: str) -> str | None:
+def _read_resource(given: str, origin: str, endpoints: Endpoints) -> str:
     """The endpoint that a resource indicator (RFC 8707) names, as its path."""
-    if given is None:
-        return None
     named, own = (_LOOPBACK.sub("http://localhost", each) for each in (given, origin))
     if not named.startswith(own):
         raise OAuthRefusal("invalid_target", "this resource is not of this desk")
     path = named.removeprefix(own).removesuffix("/") or EVERY_ENDPOINT
-    if path != EVERY_ENDPOINT and path not in ENDPOINTS:
+    if path != EVERY_ENDPOINT and path not in endpoints:
         raise OAuthRefusal("invalid_target", "there is no such endpoint at this desk")
     return path
 
@@ -418,7 +433,11 @@ async def _give_tokens(request: Request) -> Response:
     desk = desk_of(request)
     given = await _read_form(request)
     client_id = await _demand_client(request, given)
-    resource = _read_resource(given.get("resource"), own_origin(request))
+    resource = None
+    if "resource" in given:
+        resource = _read_resource(
+            given["resource"], own_origin(request), _list_endpoints(desk)
+        )
     match given.get("grant_type"):
         case "authorization_code":
             code, verifier = _demand(given, "code"), _demand(given, "code_verifier")
