@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from contextlib import AbstractAsyncContextManager, closing
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -364,6 +365,31 @@ async def test_five_equal_answers_bring_a_proposal(home: Home) -> None:
             last = await place.approve(body=f"number {number}\n")
         assert len(await suggested(place, last)) == 5
         assert await suggested(place, await place.approve(subject="Another thing")) == []
+
+
+@requirement("permission:proposed")
+async def test_a_no_among_equal_answers_is_told_and_brings_no_proposal(home: Home) -> None:
+    async with opened(home, DESKHAND_MAX_SENDS="50") as place:
+        for number in range(5):
+            last = await place.approve(body=f"number {number}\n")
+        place.clock.pass_by(minutes=1)
+        assert (await place.send(body="a wrong one\n")).startswith("Rejected:")
+        (wrong,) = await place.waiting()
+        await place.desk.answers.reject(wrong.id, wrong.digest, "no", "person", RIGHT)
+        place.clock.pass_by(minutes=1)
+        assert await suggested(place, last) == []
+        for number in range(5, 10):
+            assert await suggested(place, last) == []
+            last = await place.approve(body=f"number {number}\n")
+        found = await suggested(place, last)
+        assert Counter(each.state for each in found) == {"sent": 10, "rejected": 1}
+        async with (
+            served(web_site(place.desk)) as address,
+            signed_in(place.desk, address) as person,
+        ):
+            page = (await person.reads(f"/approvals/{last.id}")).text
+        assert "would have let 11 through" in page
+        assert page.count("to which you said no") == 1
 
 
 async def suggested(place: Permitted, card: Card) -> list[Card]:

@@ -279,11 +279,12 @@ def find_used(tx: Transaction, request_id: str) -> Permission | None:
 
 
 def answered_lately(tx: Transaction, now: datetime) -> list[Row]:
-    """The id and action of what the person said yes to lately, the newest first."""
+    """The id, action and state of what waited for the person lately and does no more, the newest first."""
     rows = tx.all(
-        "SELECT id, action FROM requests WHERE decided > ? AND origin = 'tool'"
-        " AND state IN ('held', 'approved', 'sending', 'sent') AND proof <> 'permission'"
-        " ORDER BY decided DESC LIMIT 200",
+        "SELECT id, action, state FROM requests WHERE COALESCE(decided, created) > ? AND origin = 'tool'"
+        " AND state IN ('held', 'approved', 'sending', 'sent', 'rejected', 'expired')"
+        " AND COALESCE(proof, '') <> 'permission'"
+        " ORDER BY COALESCE(decided, created) DESC, id LIMIT 2000",
         clock.to_ms(now - LOOKED_BACK),
     )
     return list(rows)

@@ -21,6 +21,9 @@ from deskhand.gate.waiting import Waiting
 from deskhand.gate.written_answers import approve, give
 from deskhand.store import Store, Transaction
 
+_MOST_ALIKE = 200
+"""So many cards are looked at for a proposal."""
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
@@ -155,25 +158,32 @@ class Permitting:
         await self._store.write(work)
 
     async def suggest(self, request: Request, card: Card) -> list[Card]:
-        """The cards that a permission like this would have let through lately; empty unless there are five of them."""
+        """The cards that a permission like this would have let through lately, those with a no as well.
+
+        Empty unless the last five answers to such cards were a yes.
+        """
         action = request.action
         if not may_permit(action, card):
             return []
         now = self._now()
         rows = await self._store.read(permissions.answered_lately, now)
         alike = await asyncio.to_thread(_keep_alike, rows, action)
-        if len(alike) < EQUAL_ANSWERS:
+        answers = [state for _, state in alike if state != "expired"][:EQUAL_ANSWERS]
+        if len(answers) < EQUAL_ANSWERS or "rejected" in answers:
             return []
         model = permissions.make(
             card, action, Terms(1, now + timedelta(days=1)), "page", now
         )
-        cards = [await self._waiting.card(name) for name in alike]
+        cards = [await self._waiting.card(name) for name, _ in alike[:_MOST_ALIKE]]
         return [each for each in cards if _would_cover(model, each)]
 
 
-def _keep_alike(rows: list[tuple[str, str]], action: Action) -> list[str]:
+def _keep_alike(rows: list[tuple[str, str, str]], action: Action) -> list[tuple[str, str]]:
+    """The id and the state of those that a permission would name in the same way."""
     names = action.named()
-    return [name for name, text in rows if read_action(text).named() == names]
+    return [
+        (name, state) for name, text, state in rows if read_action(text).named() == names
+    ]
 
 
 def _would_cover(model: Permission, card: Card) -> bool:

@@ -24,6 +24,8 @@ from deskhand.web.times import moment, shown_time
 
 PERSON = "person"
 USUAL = timedelta(days=30)
+SHOWN = 10
+"""Of the cards that a proposed permission would have let through."""
 DONE = {
     "made": "From now on what it covers leaves without a question.",
     "revoked": "That permission lets nothing through any more.",
@@ -47,12 +49,19 @@ async def offer(desk: Desk, card: Card) -> dict[str, Any] | None:
     request = await desk.waiting.find(card.id)
     if not may_permit(request.action, card):
         return None
+    alike = await desk.permitting.suggest(request, card)
     return {
-        "alike": await desk.permitting.suggest(request, card),
+        "alike": alike,
+        # What the person did not want comes first: it would have left.
+        "shown": sorted(alike, key=_was_wanted)[:SHOWN],
         "days": LOOKED_BACK.days,
         "most": MOST_A_DAY,
         "ends": (desk.now() + USUAL).date().isoformat(),
     }
+
+
+def _was_wanted(card: Card) -> bool:
+    return card.state not in ("rejected", "expired")
 
 
 async def _show(request: Request, problem: DeskError | None = None) -> Response:
