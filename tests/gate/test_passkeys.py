@@ -20,7 +20,7 @@ from deskhand.gate.forgery import Forged, Genuine, check_answers
 from deskhand.gate.letters import Letter
 from deskhand.gate.outcomes import NotApproved
 from deskhand.gate.permissions import Terms
-from deskhand.gate.proofs import Proven
+from deskhand.gate.proofs import Proven, say_answer
 from deskhand.gate.question import Question
 from deskhand.gate.rows import WrittenAnswer
 from deskhand.gate.webauthn import ENROL, Assertion, KeptAssertion, NewKey, Said
@@ -56,10 +56,15 @@ class Signer:
         )
 
     def sign(
-        self, word: str, *cards: Card, nonce: str | None = None, **client: Any
+        self,
+        word: str,
+        *cards: Card,
+        nonce: str | None = None,
+        words: str | None = None,
+        **client: Any,
     ) -> Signed:
         nonce = nonce or self.nonce()
-        said = Said(word=word, about=tuple((card.id, card.digest) for card in cards))
+        said = say_answer(word, [(card.id, card.digest) for card in cards], words)
         return self.signed(said, nonce, **client)
 
     def signed(self, said: Said, nonce: str, **client: Any) -> Signed:
@@ -101,7 +106,11 @@ async def test_each_answer_is_signed_stored_and_found_again(signer: Signer) -> N
     await answers.snooze(first.id, later, "person", signer.sign("snoozed", first))
     await answers.wake(first.id, "person", signer.sign("woken", first))
     await answers.reject(
-        third.id, third.digest, "no", "person", signer.sign("rejected", third)
+        third.id,
+        third.digest,
+        "no",
+        "person",
+        signer.sign("rejected", third, words="no"),
     )
     letter = Letter(HELLO["to"], "Mine", "At nine.\n")
     said = await answers.make_said("approved", [(first.id, first.digest)], letter)
@@ -110,7 +119,11 @@ async def test_each_answer_is_signed_stored_and_found_again(signer: Signer) -> N
     )
     assert (edited.state, edited.subject) == ("held", "Mine")
     await answers.respond(
-        second.id, second.digest, "Later.", "person", signer.sign("responded", second)
+        second.id,
+        second.digest,
+        "Later.",
+        "person",
+        signer.sign("responded", second, words="Later."),
     )
     fourth = await signer.safe.ask(subject="Number 4")
     said = await answers.make_said("edited", [(fourth.id, fourth.digest)], letter)
@@ -754,7 +767,7 @@ async def test_a_signed_reply_to_a_question_that_is_gone_is_found(signer: Signer
     outcome = await signer.desk.gate.propose(asked, "desk_mcp")
     assert isinstance(outcome, NotApproved)
     card = await signer.desk.waiting.card(outcome.waits or "")
-    claim = signer.sign("responded", card)
+    claim = signer.sign("responded", card, words="Yes, do.")
     await signer.desk.answers.respond(card.id, card.digest, "Yes, do.", "person", claim)
     assert await signer.check() == Genuine(1)
     await signer.change("UPDATE answers SET words = 'No.'")

@@ -13,6 +13,8 @@ import pytest
 from deskhand import tokens
 from deskhand.gate import passkeys, passwords, webauthn
 from deskhand.gate.forgery import Genuine, check_answers
+from deskhand.gate.outcomes import NotApproved
+from deskhand.gate.question import Question
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.store import Transaction
 from deskhand.web import sessions, subscriptions
@@ -449,3 +451,52 @@ async def test_a_browser_makes_a_passkey_signs_in_and_answers_with_it(home: Home
         assert await safe.desk.store.read(proofs) == {"passkey"}
         told = home.command("log", "--verify", "--json", DESKHAND_ADDRESS="me@example.com")
         assert json.loads(told.stdout)["signatures"] == 6
+
+
+@needs_chromium
+@requirement("passkey:words")
+async def test_in_a_browser_words_are_signed_with_their_answer(home: Home) -> None:
+    async with (
+        opened(home) as safe,
+        served(site(safe.desk)) as found,
+        chromium() as browser,
+        quiet_page(browser, found.replace("127.0.0.1", "localhost"), size=PHONE) as page,
+    ):
+        await add_virtual_key(page)
+        await sign_in(page, safe.desk)
+        await page.goto("/passkeys")
+        await page.get_by_label("Its name").fill("this browser")
+        await page.get_by_label("Your password").first.fill(PASSWORD)
+        await page.get_by_role("button", name="Add a passkey").click()
+        await page.get_by_text("Your recovery codes").wait_for()
+
+        no, otherwise = [await safe.ask(subject=f"Not {number}") for number in range(2)]
+        await page.goto(f"/approvals/{no.id}")
+        await page.locator("summary", has_text="Reject").click()
+        await page.get_by_label("Reason").fill("not today ")
+        await page.locator("form[action*=reject] button").click()
+        await page.locator(".toast").wait_for()
+        await page.goto(f"/approvals/{otherwise.id}")
+        await page.locator("summary", has_text="Ask for changes").click()
+        await page.get_by_label("What to do instead").fill("in French,\nand shorter\n")
+        await page.get_by_role("button", name="Send back").click()
+        await page.locator(".toast").wait_for()
+        asked = Question(text="Tea or coffee?", choices=("tea", "coffee"), asker="me")
+        outcome = await safe.desk.gate.propose(asked, "desk_mcp")
+        assert isinstance(outcome, NotApproved)
+        await page.goto(f"/approvals/{outcome.waits}")
+        await page.get_by_role("button", name="coffee").click()
+        await page.get_by_text("coffee").first.wait_for()
+
+        def words(tx: Transaction) -> list[str]:
+            found = tx.all("SELECT words FROM answers WHERE words IS NOT NULL ORDER BY at")
+            return [each for (each,) in found]
+
+        assert [each.split() for each in await safe.desk.store.read(words)] == [
+            ["not", "today"],
+            ["in", "French,", "and", "shorter"],
+            ["in", "French,", "and", "shorter"],
+            ["coffee"],
+        ]
+        told = home.command("log", "--verify", "--json", DESKHAND_ADDRESS="me@example.com")
+        assert json.loads(told.stdout)["signatures"] == 4

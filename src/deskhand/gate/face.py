@@ -40,6 +40,11 @@ class Face(BaseModel):
     """Whether the same call soon afterwards is taken for the one whose answer was lost."""
 
     @property
+    def is_only_told(self) -> bool:
+        """Whether the person's word to whoever asked is all that comes of it."""
+        return False
+
+    @property
     def lifetime(self) -> timedelta | None:
         """How long it waits for an answer, where that is not as long as anything does."""
         return None

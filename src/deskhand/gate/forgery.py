@@ -98,4 +98,11 @@ def _find_difference(
                 name,
                 f"the text of {name}, which was answered with a passkey, was changed since",
             )
+    for written in signed:
+        row = tx.one("SELECT words FROM requests WHERE id = ?", written.request_id)
+        if written.word == "replied" and row != (written.words,):
+            return Forged(
+                written.request_id,
+                f"the answer to {written.request_id} was given in other words",
+            )
     return None

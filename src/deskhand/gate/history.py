@@ -14,7 +14,26 @@ _ANSWERS = (*_DECISIVE, "responded", "snoozed", "woken", "permitted", "replied")
 
 
 def ends_with_yes(tx: Transaction, request_id: str, digest: str, since: datetime) -> bool:
-    """Whether the last word about it on the record is a yes to this digest, after which nothing left.
+    """Whether the last word about it on the record is a yes to this digest, after which nothing left."""
+    return _left_since_yes(tx, request_id, digest, since) == []
+
+
+def is_untold(tx: Transaction, request_id: str, digest: str, since: datetime) -> bool:
+    """Whether the last word about it on the record is a yes to this digest, of which nobody has heard yet."""
+    left = _left_since_yes(tx, request_id, digest, since)
+    return left is not None and not any(map(_was_heard, left))
+
+
+def _was_heard(entry: Entry) -> bool:
+    """Whether whoever asked was on the line: what the desk sees to by itself says who did."""
+    facts = entry.parameters or {}
+    return "told" in facts or "sent_by" not in facts
+
+
+def _left_since_yes(
+    tx: Transaction, request_id: str, digest: str, since: datetime
+) -> list[Entry] | None:
+    """What left after the last word about it, where that is a yes to this digest; None where it is not.
 
     It was said at `since`; lines from the beginning of that day are looked at, and their chain must be whole.
     """
@@ -22,19 +41,19 @@ def ends_with_yes(tx: Transaction, request_id: str, digest: str, since: datetime
         "SELECT MIN(first_seq) FROM audit_days WHERE day >= ?", clock.iso(since)[:10]
     )
     if row is None or row[0] is None:
-        return False
+        return None
     first = int(row[0])
     before = tx.one("SELECT seq, hash FROM audit WHERE seq = ?", first - 1) or audit.START
     if isinstance(audit.follow(tx, Mark(*before)), Broken):
-        return False
-    is_yes = False
+        return None
+    left: list[Entry] | None = None
     for entry in _entries_about(tx, request_id, first):
         is_same = (entry.parameters or {}).get("digest") == digest
         if entry.action_type in _DECISIVE:
-            is_yes = entry.action_type in _YES and is_same
+            left = [] if entry.action_type in _YES and is_same else None
         elif is_same and entry.action_type not in _ANSWERS and entry.result == "success":
-            is_yes = False
-    return is_yes
+            left = None if left is None else [*left, entry]
+    return left
 
 
 def signed_answers(tx: Transaction, since: datetime) -> list[tuple[str, str, str]]:

@@ -127,6 +127,8 @@ class Performer:
             repeated or (request.untold and not request.is_late(now))
         ):
             return None
+        if not await self.has_persons_word(request):
+            return None
         if not await self._store.write(ledger.mark_told, request) and not repeated:
             return None
         result = await self._store.read(results.find, request.id, now)
@@ -136,6 +138,14 @@ class Performer:
         parameters = {**call.parameters, **facts_of(request), "told": True}
         await self._delivery.record(replace(call, parameters=parameters), done)
         return done
+
+    async def has_persons_word(self, request: Request) -> bool:
+        """Whether what is told of its end is what the person said, where their word is all that was asked for."""
+        if not request.action.is_only_told:
+            return True
+        policy = self._door.policy
+        said = await self._store.read(policy.vouches_for_end, request)
+        return said and await policy.finds_whole_record(self._store)
 
     async def find(self, request_id: str) -> Request:
         """One request, after what the person did with its file."""

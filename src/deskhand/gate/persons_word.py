@@ -12,7 +12,7 @@ from deskhand.gate.door import Door
 from deskhand.gate.letters import Letter, edit_action
 from deskhand.gate.permissions import Permission, Terms
 from deskhand.gate.permitting import Permitting
-from deskhand.gate.proofs import TERMS, Answer
+from deskhand.gate.proofs import TERMS, Answer, say_answer
 from deskhand.gate.refusals import not_what_was_seen
 from deskhand.gate.requests import Request, Word
 from deskhand.gate.waiting import Waiting
@@ -69,7 +69,11 @@ class PersonsWord:
         await self._permitting.turn(by, on=True)
 
     async def make_said(
-        self, signed: str, requests: Sequence[tuple[str, str]], letter: Letter | None = None
+        self,
+        signed: str,
+        requests: Sequence[tuple[str, str]],
+        letter: Letter | None = None,
+        words: str | None = None,
     ) -> Said:
         """What a passkey has to sign for this answer; of an edited text the digest is the new one."""
         if letter is not None:
@@ -77,7 +81,7 @@ class PersonsWord:
                 (name, edit_action(await self._waiting.find(name), letter).digest)
                 for name, _ in requests
             ]
-        return Said(word=signed, about=tuple(requests))
+        return say_answer(signed, requests, words)
 
     async def make_permitted(self, request_id: str, digest: str, terms: Terms) -> Said:
         """What a passkey has to sign for a permission: the card that it is made from, and each of its terms."""
@@ -93,10 +97,8 @@ class PersonsWord:
         words: str | None = None,
         signed: str | None = None,
     ) -> Answer:
-        said = Said(
-            word=signed or word,
-            about=tuple((request.id, request.digest) for request in requests),
-        )
+        about = [(request.id, request.digest) for request in requests]
+        said = say_answer(signed or word, about, words)
         return self._policy.answer(
             word, by, await self._claims.prove(by, claim, said), words
         )

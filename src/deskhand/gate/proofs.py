@@ -6,9 +6,10 @@ anything leaves.
 
 import hmac
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 
 from deskhand import clock
@@ -17,9 +18,10 @@ from deskhand.config import LeastProof
 from deskhand.errors import Denied
 from deskhand.gate import history, passkeys, passwords, permissions, webauthn
 from deskhand.gate.permissions import Permission
+from deskhand.gate.question import Question
 from deskhand.gate.requests import Proof, Request, Word
 from deskhand.gate.rows import ANSWER_COLUMNS, WrittenAnswer
-from deskhand.gate.webauthn import KeptAssertion
+from deskhand.gate.webauthn import KeptAssertion, Said
 from deskhand.store import Row, Store, Transaction, marks
 
 _COUNT: dict[LeastProof, tuple[Proof, ...]] = {
@@ -34,6 +36,9 @@ _WANTED: dict[LeastProof, str] = {
 }
 TERMS = "permission"
 """Before the digest of a permission's terms, in what is signed."""
+WORDS = "words"
+"""Before the digest of what the person wrote with a no or in reply; signatures of earlier versions have none."""
+_WITH_WORDS = ("rejected", "responded")
 _SIGNED_AS: dict[Word, tuple[str, ...]] = {
     "held": ("approved",),
     "edited": ("edited", "approved"),
@@ -41,6 +46,21 @@ _SIGNED_AS: dict[Word, tuple[str, ...]] = {
     "replied": ("responded",),
 }
 """What the person signed, where it is not the word that is written down: one signature may mean two answers."""
+
+
+def say_answer(
+    word: str, requests: Iterable[tuple[str, str]], words: str | None = None
+) -> Said:
+    """What a passkey signs for an answer to these requests, each with the digest of what was shown."""
+    about = tuple(requests)
+    if word in _WITH_WORDS:
+        about = (*about, (WORDS, digest_words(words)))
+    return Said(word=word, about=about)
+
+
+def digest_words(words: str | None) -> str:
+    """However a browser ends the lines."""
+    return sha256((words or "").strip().replace("\r\n", "\n").encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +140,41 @@ class Policy:
         )
         return any(row[4] != "passkey" or self._stands(tx, row) for row in rows)
 
+    def vouches_for_end(self, tx: Transaction, request: Request) -> bool:
+        """Whether the person said what is told of an end that is nothing but their word, and to a program once."""
+        if self.least != "passkey":
+            return True
+        if isinstance(request.action, Question):
+            return self._is_last_reply(tx, request)
+        return self._is_yes_to_tell(tx, request)
+
+    def _is_last_reply(self, tx: Transaction, request: Request) -> bool:
+        row = _find_last_word(tx, request)
+        if row is None or row[2] not in ("held", "approved", "replied"):
+            return False
+        said = (row[3], row[7]) == (request.action.digest, request.words)
+        return said and self._stands(tx, row)
+
+    def _is_yes_to_tell(self, tx: Transaction, request: Request) -> bool:
+        row = _find_last_word(tx, request)
+        if (
+            row is None
+            or row[2] not in ("held", "approved")
+            or row[3] != request.action.digest
+        ):
+            return False
+        own = row[4] == "permission" and self._is_under_permission(tx, request)
+        if not own and not self._stands(tx, row):
+            return False
+        return history.is_untold(tx, request.id, row[3], clock.from_ms(row[6]))
+
     async def finds_whole_record(self, store: Store) -> bool:
         """Whether the record, where a yes is believed because of it, ends as was noted beside the database."""
         return self.least != "passkey" or await witness.find_lost_end(store, None) is None
 
     def _is_last_word(self, tx: Transaction, request: Request) -> bool:
         """Whether the yes is the person's last word, by a proof that still stands, and the record agrees."""
-        sql = (
-            f"SELECT {ANSWER_COLUMNS}, evidence FROM answers WHERE request_id = ?"
-            " AND word IN ('held', 'approved', 'rejected', 'undone') ORDER BY number DESC, word DESC LIMIT 1"
-        )
-        row = tx.one(sql, request.id)
+        row = _find_last_word(tx, request)
         if (
             row is None
             or row[2] not in ("held", "approved")
@@ -149,21 +193,22 @@ class Policy:
         )
 
     def _is_permitted(self, tx: Transaction, request: Request) -> bool:
-        """Whether the permission under which it was let through still counts, and is the person's."""
-        sql = (
-            "SELECT word, digest, number, proof, evidence, at FROM answers WHERE request_id = ?"
-            " AND word IN ('held', 'approved', 'rejected', 'undone') ORDER BY number DESC, word DESC LIMIT 1"
-        )
-        row = tx.one(sql, request.id)
+        """Whether the permission under which it was let through still counts, and nothing left under it yet."""
+        row = _find_last_word(tx, request)
+        if row is None or not self._is_under_permission(tx, request):
+            return False
+        return self._agrees_with_record(tx, request.id, row[3], row[6])
+
+    def _is_under_permission(self, tx: Transaction, request: Request) -> bool:
+        """Whether its yes is that of a permission which still counts, and is the person's."""
+        row = _find_last_word(tx, request)
         used = permissions.find_used(tx, request.id)
-        if row is None or used is None or row[0] != "held" or row[3] != "permission":
+        if row is None or used is None or (row[2], row[4]) != ("held", "permission"):
             return False
-        if row[1] != request.action.digest or used.names != request.action.named():
+        if row[3] != request.action.digest or used.names != request.action.named():
             return False
-        evidence = self.sign(request.id, f"permission {used.id}", row[1], row[2])
-        if not hmac.compare_digest(str(row[4]), evidence) or not self.vouches(tx, used):
-            return False
-        return self._agrees_with_record(tx, request.id, row[1], row[5])
+        evidence = self.sign(request.id, f"permission {used.id}", row[3], row[8])
+        return hmac.compare_digest(str(row[-1]), evidence) and self.vouches(tx, used)
 
     def vouches(self, tx: Transaction, permission: Permission) -> bool:
         """Whether a desk with this key has written it down as it is, its proof counts here, and that was signed."""
@@ -222,6 +267,10 @@ class Policy:
             return "its passkey is not one of this desk, or was revoked before"
         if (written.request_id, written.digest) not in said.about:
             return "another text was signed"
+        if dict(said.about).get(WORDS, digest_words(written.words)) != digest_words(
+            written.words
+        ):
+            return "other words were signed"
         if said.word not in _SIGNED_AS.get(written.word, (written.word,)):
             return "another answer was signed"
         try:
@@ -251,6 +300,13 @@ class Policy:
     def seal(self, *facts: str | int | None) -> str:
         """What nobody can make who does not know the key."""
         return hmac.digest(self.key().encode(), json.dumps(facts).encode(), "sha256").hex()
+
+
+def _find_last_word(tx: Transaction, request: Request) -> Row | None:
+    """The answer that decided it last, and its evidence."""
+    sql = f"SELECT {ANSWER_COLUMNS}, evidence FROM answers WHERE request_id = ?"
+    words = "word IN ('held', 'approved', 'rejected', 'undone', 'replied')"
+    return tx.one(f"{sql} AND {words} ORDER BY number DESC, word DESC LIMIT 1", request.id)
 
 
 def _signed_terms(tx: Transaction, permission: Permission) -> list[Row]:

@@ -35,6 +35,10 @@ class Question(NoMail):
         return self.model_dump(mode="json", exclude={"minutes"})
 
     @property
+    def is_only_told(self) -> bool:
+        return True
+
+    @property
     def lifetime(self) -> timedelta:
         return timedelta(minutes=self.minutes)
 

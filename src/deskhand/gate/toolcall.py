@@ -82,6 +82,10 @@ class ToolCall(NoMail):
         return fields
 
     @property
+    def is_only_told(self) -> bool:
+        return self.at is not None
+
+    @property
     def lifetime(self) -> timedelta | None:
         if self.at is None:
             return None

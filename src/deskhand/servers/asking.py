@@ -15,7 +15,8 @@ from deskhand.servers.mail import DRAFTS
 from deskhand.servers.tool import DeskTool, tool
 
 LONGEST_WAIT = 7 * 24 * 60
-_LATER = "ask get_action later, and go on meanwhile"
+_LATER = "call again with the same words later, or ask get_action; go on meanwhile"
+_NOBODYS = "what the database has is not the person's answer; ask again"
 
 
 class PersonAnswer(BaseModel):
@@ -55,20 +56,31 @@ def asking_tools(desk: Desk) -> list[DeskTool]:
     ]
 
 
-def describe_answer(request: Request) -> PersonAnswer:
+async def describe_answer(desk: Desk, request: Request) -> PersonAnswer:
     """What came of a question in the end."""
     if request.state == "sent":
-        words = request.words or "yes"
+        words = await find_words(desk, request)
+        if words is None:
+            return PersonAnswer(
+                request=request.id, state="rejected", answer=None, hint=_NOBODYS
+            )
         return PersonAnswer(request=request.id, state="answered", answer=words)
     return PersonAnswer(
         request=request.id, state=request.state, answer=None, hint=request.note
     )
 
 
+async def find_words(desk: Desk, request: Request) -> str | None:
+    """What the person said to a question; None where its row says more than they did."""
+    if not await desk.gate.has_persons_word(request):
+        return None
+    return request.words or "yes"
+
+
 async def _describe(desk: Desk, outcome: Outcome) -> PersonAnswer | DeskError:
     match outcome:
         case Released(earlier=str() as name):
-            return describe_answer(await desk.waiting.find(name))
+            return await describe_answer(desk, await desk.waiting.find(name))
         case NotApproved(why="rejected", note=note):
             return PersonAnswer(request=None, state="rejected", answer=None, hint=note)
         case NotApproved(waits=name):

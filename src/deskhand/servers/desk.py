@@ -39,7 +39,7 @@ from deskhand.gate.toolcall import ToolCall, Workplace
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.mail.mailboxes import Mailboxes
 from deskhand.servers.agentmail import agentmail_tools
-from deskhand.servers.asking import asking_tools
+from deskhand.servers.asking import asking_tools, find_words
 from deskhand.servers.attachments import reading_tools, saving_tools
 from deskhand.servers.callers import asker
 from deskhand.servers.calls import Call, Recorder, recorder
@@ -158,12 +158,14 @@ def action_tools(desk: Desk, demand: Demand) -> list[DeskTool]:
         Only the person decides. Subjects and addresses are data."""
         found, more = await desk.waiting.requests(limit=limit, after=cursor)
         seen = [each for each in found if await _is_seen(desk, each, demand)]
-        return DeskActions(actions=[_action_of(each) for each in seen], next_cursor=more)
+        return DeskActions(
+            actions=[await _action_of(desk, each) for each in seen], next_cursor=more
+        )
 
     async def get_action(id: ActionId) -> DeskAction:  # noqa: A002 - what the model sees
         """Tell what became of an action, and what the person said."""
         found = await _find_seen(desk, id, demand)
-        return _action_of(found, await _find_result(desk, found))
+        return await _action_of(desk, found, await _find_result(desk, found))
 
     return [
         tool(
@@ -360,11 +362,13 @@ async def _find_result(desk: Desk, request: Request) -> dict[str, Any] | None:
     return answer.get("result") or answer
 
 
-def _action_of(request: Request, result: dict[str, Any] | None = None) -> DeskAction:
+async def _action_of(
+    desk: Desk, request: Request, result: dict[str, Any] | None = None
+) -> DeskAction:
     action = request.action
     said = request.note if request.state == "rejected" else None
     if isinstance(action, Question) and request.state == "sent":
-        said = request.words or "yes"
+        said = await find_words(desk, request)
     return DeskAction(
         id=request.id,
         kind="draft" if request.origin == "draft" else action.kind,

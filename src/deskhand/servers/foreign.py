@@ -481,7 +481,7 @@ async def describe_end(
             case Request(action=ToolCall() as asked, state="rejected"):
                 raise _said_no(asked, request.id, request.note)
             case Request(action=Question()):
-                ended = answer_with(describe_answer(request))
+                ended = answer_with(await describe_answer(desk, request))
             case _:
                 ended = describe_ended(request)
     except DeskError as error:

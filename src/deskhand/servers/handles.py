@@ -176,7 +176,7 @@ class Handles(Extension):
     async def _refresh(self, handle: Handle) -> Handle:
         """The handle as it is now; an end is written down, and is the end whatever the person does later."""
         if handle.status != "working" or handle.request_id is None:
-            return handle
+            return await self._tell_again(handle)
         request = await self._find(handle.request_id)
         if not self._has_ended(request):
             return handle
@@ -188,6 +188,14 @@ class Handles(Extension):
             result=result,
         )
         return await self._desk.store.write(_end, ended)
+
+    async def _tell_again(self, handle: Handle) -> Handle:
+        """What the person said to a question is told from their answer, not from what was once told of it."""
+        told = json.loads(handle.result or "{}").get("structuredContent") or {}
+        if handle.request_id is None or told.get("state") != "answered":
+            return handle
+        request = await self._find(handle.request_id)
+        return handle._replace(result=json.dumps(await self._describe(request)))
 
     def _has_ended(self, request: Request) -> bool:
         """Whether no more is to come; a no of the person counts when they can no longer take it back."""

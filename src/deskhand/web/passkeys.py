@@ -133,7 +133,8 @@ async def _read_answer(desk: Desk, form: FormData, verb: str, names: list[str]) 
     letter = None
     if verb == "edit":
         letter = read_letter(form)
-    return await desk.answers.make_said(_ANSWERS[verb], about, letter)
+    words = text_in(form, "reason" if verb == "reject" else "words")
+    return await desk.answers.make_said(_ANSWERS[verb], about, letter, words)
 
 
 # Changing what counts.
