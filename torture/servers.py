@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.foreign.place import LineClient, without_era
+from tests.foreign.place import LineClient, without_era, without_own
 from tests.home import TOKEN
 from tests.judges.node import INSPECTOR, MODULES, NODE, node
 from tests.judges.test_typescript_client import SCRIPT
@@ -354,7 +354,7 @@ async def ask_all(client: LineClient, stranger: Stranger) -> dict[str, Any]:
 
 
 def comparable(asked: str, answer: dict[str, Any], era: str) -> str:
-    plain = without_era(answer)
+    plain = without_own(without_era(answer))
     if "get-env" in asked:
         plain = {"result": "an environment"}
     for tool in plain.get("result", {}).get("tools", []) if asked == "tools/list" else ():

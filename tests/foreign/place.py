@@ -204,6 +204,14 @@ def without_era(answer: dict[str, Any]) -> dict[str, Any]:
     return {"result": result | ({"_meta": meta} if meta else {})}
 
 
+def without_own(answer: dict[str, Any]) -> dict[str, Any]:
+    """A list of tools without what the desk puts beside those of a server."""
+    if "tools" not in answer.get("result", {}):
+        return answer
+    tools = [each for each in answer["result"]["tools"] if each["name"] != "ask_person"]
+    return {"result": answer["result"] | {"tools": tools}}
+
+
 def refusal(result: CallToolResult) -> Any:
     assert result.is_error, result.content
     return result.meta["deskhand/error"]

@@ -155,7 +155,7 @@ def tools() -> list[dict[str, Any]]:
         return TOOLS
     changed = json.loads(other.read_text())
     kept = [changed.pop(each["name"], each) for each in TOOLS]
-    return [*kept, *changed.values()]
+    return [each for each in (*kept, *changed.values()) if each]
 
 
 def ask(method: str) -> Any:

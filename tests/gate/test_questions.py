@@ -70,7 +70,7 @@ async def test_a_yes_and_a_no_are_answers_too(place: Permitted) -> None:
 @requirement("ask:answered")
 async def test_of_choices_one_is_chosen(place: Permitted) -> None:
     async with Client(desk_server(place.desk), mode="2026-07-28") as client:
-        await ask(client, "Tea or coffee?", choices=["tea", "coffee"], expires_in=60)
+        await ask(client, "Tea or coffee?", choices=["tea ", "coffee"], expires_in=60)
         (card,) = await place.waiting()
         assert card.expires == card.created + timedelta(hours=1)
         with pytest.raises(InvalidInput, match="choose one of: tea, coffee"):
@@ -82,7 +82,8 @@ async def test_of_choices_one_is_chosen(place: Permitted) -> None:
             "answer"
         ] == "tea"
         for wrong in (
-            {"choices": ["a", "a"]},
+            {"choices": ["a", "a "]},
+            {"choices": ["a", " "]},
             {"choices": list("abcdefg")},
             {"expires_in": 0},
         ):

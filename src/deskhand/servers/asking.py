@@ -40,11 +40,11 @@ def asking_tools(desk: Desk) -> list[DeskTool]:
         expires_in: Minutes = LONGEST_WAIT,
     ) -> ToolResult[PersonAnswer]:
         """Put a question before the person, who answers later: ask get_action, or call again with the same words."""
-        given = tuple(choices or ())
-        if len(set(given)) < len(given):
+        given = tuple(each.strip() for each in choices or ())
+        if len({*given, ""}) <= len(given):
             raise InvalidInput(
-                "two choices are the same",
-                fields=[FieldProblem("choices", "names one twice", "")],
+                "two choices are the same, or one is empty",
+                fields=[FieldProblem("choices", "names one twice, or nothing", "")],
             )
         asked = Question(text=question, choices=given, asker=asker(), minutes=expires_in)
         outcome = await desk.gate.propose(asked, "desk_mcp", client=client())

@@ -21,13 +21,24 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from deskhand.errors import AwaitsPerson
+from deskhand.app import Desk
+from deskhand.errors import AwaitsPerson, DeskError
 from deskhand.servers.handles import wants_task
 
 CARD = "ui://deskhand/card.html"
 SHOWN_AS_CARD = {"ui": {"resourceUri": CARD}}
 """On a tool: clients that know MCP Apps show its calls so."""
 _ASKED = "This waits for your answer on your desk's own page."
+
+
+def name_card(desk: Desk, error: DeskError) -> str | None:
+    """Say in a refusal where the person answers; the address, where it waits for them and a desk runs."""
+    card = desk.card_address(error.id) if isinstance(error, AwaitsPerson) else None
+    if card is not None:
+        error.details["card"] = card
+        said = error.waiting_note or error.said or error.message
+        error.waiting_note = f"{said}\nThe person answers at {card}"
+    return card
 
 
 def offer_card(

@@ -20,6 +20,7 @@ from mcp_types import Tool as MCPTool
 from pydantic import BaseModel, Field, ValidationError
 
 from deskhand.app import Desk
+from deskhand.askers import asking_as
 from deskhand.clock import iso
 from deskhand.errors import (
     AuthRequired,
@@ -43,7 +44,7 @@ from deskhand.servers.asking import asking_tools, find_words
 from deskhand.servers.attachments import reading_tools, saving_tools
 from deskhand.servers.callers import asker
 from deskhand.servers.calls import Call, Recorder, recorder
-from deskhand.servers.chat import SHOWN_AS_CARD, AppCard, offer_card
+from deskhand.servers.chat import SHOWN_AS_CARD, AppCard, name_card, offer_card
 from deskhand.servers.email import email_tools
 from deskhand.servers.everyday import everyday_tools
 from deskhand.servers.foreign import (
@@ -60,7 +61,7 @@ from deskhand.servers.mail import account_names, mail_recorder, one_line
 from deskhand.servers.obsidian import more_notes_tools, notes_tools, say_place, vault_names
 from deskhand.servers.prompts import PROMPTS
 from deskhand.servers.sending import sending_tools
-from deskhand.servers.server import DeskServer, protocol_error
+from deskhand.servers.server import DeskServer, describe_caller_in, protocol_error
 from deskhand.servers.tasks import (
     more_tasks_tools,
     tasks_lifespan,
@@ -403,11 +404,9 @@ class _WholeDesk(DeskServer):
         self, error: DeskError, context: Context[None, Any] | None
     ) -> CallToolResult | InputRequiredResult:
         """What waits for the person is said with the address of its card, which a client may offer to open."""
-        card = self.desk.card_address(error.id) if isinstance(error, AwaitsPerson) else None
+        card = name_card(self.desk, error)
         if not isinstance(error, AwaitsPerson) or card is None:
             return self.refusal(error)
-        error.details["card"] = card
-        error.waiting_note = f"{error.waiting_note or error.said or error.message}\nThe person answers at {card}"
         return offer_card(error, card, context) or self.refusal(error)
 
     def may_wait(self, name: str) -> bool:
@@ -444,7 +443,10 @@ class _WholeDesk(DeskServer):
         try:
             self.demand("guard", writes=True)
             progress = Progress(context.request_context if context else None)
-            result = await call(self.desk, server, tool_name, arguments, progress.report)
+            with asking_as(describe_caller_in(context)):
+                result = await call(
+                    self.desk, server, tool_name, arguments, progress.report
+                )
             await progress.settle()
             return CallToolResult.model_validate(result)
         except DeskError as error:

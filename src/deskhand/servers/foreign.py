@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 from weakref import WeakSet
 
 from mcp.server.subscriptions import InMemorySubscriptionBus
@@ -35,6 +35,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
 from deskhand.app import Desk
+from deskhand.askers import asking_as
 from deskhand.errors import (
     Denied,
     DeskError,
@@ -60,11 +61,12 @@ from deskhand.gate.question import Question
 from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall, demand_fitting
 from deskhand.servers import callers
-from deskhand.servers.asking import describe_answer
+from deskhand.servers.asking import asking_tools, describe_answer
+from deskhand.servers.chat import name_card
 from deskhand.servers.email import describe_ended, refusal_of
 from deskhand.servers.handles import Handles
 from deskhand.servers.sdk import answer_with, connection_of
-from deskhand.servers.server import DeskServer, protocol_error
+from deskhand.servers.server import DeskServer, describe_caller_in, protocol_error
 from deskhand.servers.shortway import Answer, ShortWay
 from deskhand.servers.wire import Wire
 
@@ -93,7 +95,7 @@ class ForeignDoor(DeskServer):
         )
         super().__init__(
             name,
-            [],
+            asking_tools(desk),
             area="guard",
             token=token,
             authenticate=desk.authenticate,
@@ -110,6 +112,7 @@ class ForeignDoor(DeskServer):
         desk.foreign.listen(self)
 
     def _answer_all(self) -> None:
+        self._call_own = self.handler_of("tools/call")
         self.answer("tools/list", PaginatedRequestParams, self._pass_tools)
         self.answer("tools/call", CallToolRequestParams, self._answer_call)
         for method, params in _PASSED_ON.items():
@@ -186,7 +189,18 @@ class ForeignDoor(DeskServer):
     ) -> ListToolsResult:
         del ctx, params
         await self._open()
-        return ListToolsResult(tools=await list_open_tools(self._desk, self._server))
+        listed = await list_open_tools(self._desk, self._server)
+        own = [each for each in await self.list_tools() if self._is_own(each.name)]
+        return ListToolsResult(tools=[*listed, *own])
+
+    def _is_own(self, name: str) -> bool:
+        """Whether it is a tool of the desk beside those of the server; one that is open there is theirs."""
+        if name not in self._desk_tools:
+            return False
+        server = self._desk.foreign.find(self._server)
+        if server is None or name not in server.definitions():
+            return True
+        return name in self._desk.foreign.closed_tools(server)
 
     async def _pass_on(self, method: str, ctx: Any, params: BaseModel) -> dict[str, Any]:
         """Whatever is no call of a tool, as the server itself answers it."""
@@ -204,16 +218,20 @@ class ForeignDoor(DeskServer):
     ) -> CallToolResult | dict[str, Any]:
         try:
             self.demand("guard", writes=True)
+            if self._is_own(params.name):
+                return cast(CallToolResult, await self._call_own(ctx, params))
             progress = Progress(ctx)
-            result = await call(
-                self._desk,
-                self._server,
-                params.name,
-                params.arguments or {},
-                progress.report,
-            )
+            with asking_as(describe_caller_in(ctx)):
+                result = await call(
+                    self._desk,
+                    self._server,
+                    params.name,
+                    params.arguments or {},
+                    progress.report,
+                )
             await progress.settle()
         except DeskError as error:
+            name_card(self._desk, error)
             return self.refusal(error)
         return _shape(result, modern=ctx.protocol_version in MODERN_PROTOCOL_VERSIONS)
 
@@ -463,8 +481,9 @@ def _result_of(outcome: Outcome, asked: ToolCall) -> dict[str, Any]:
 
 
 def demand_own(request: Request) -> Request:
-    """The request, unless it is a call for which another client asked: what came of that is told to them alone."""
-    if isinstance(request.action, ToolCall) and request.action.asker != callers.asker():
+    """The request, unless another client asked for the call or the question: they alone are told what came of it."""
+    action = request.action
+    if isinstance(action, ToolCall | Question) and action.asker != callers.asker():
         raise OutOfScope(f"another client asked for {request.id}", scope="guard:read")
     return request
 

@@ -214,7 +214,7 @@ class DeskServer(SDKServer):
             self._demand_tool(made)
             if self._settle is not None and made.writes and made.recorded_by == "door":
                 await self._settle()
-            asked_as = asking_as(_describe_caller(context))
+            asked_as = asking_as(describe_caller_in(context))
             with (
                 self._view_mail(made, arguments) as seen,
                 self._view_notes(made, arguments),
@@ -357,7 +357,8 @@ def _demand_known(field: str, what: str, name: str | None, names: Sequence[str])
         raise InvalidInput(f"there is no such {what}", fields=[problem])
 
 
-def _describe_caller(context: Context[None, Any] | None) -> str:
+def describe_caller_in(context: Any) -> str:
+    """Who makes the call that came with this context, in words."""
     said = None
     if context is not None and context.session.client_params is not None:
         said = context.session.client_params.client_info
