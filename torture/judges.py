@@ -198,7 +198,7 @@ def judge_returning(place: Path, home: Home) -> None:
     """Who went away with a handle and comes back to a desk that was started anew meanwhile."""
     (place / "lunch.eml").write_text(MAIL)
     home.command("mail", "import", str(place / "lunch.eml"))
-    (mail,) = json.loads(home.command("mail", "search", "lunch", "--json").stdout)["emails"]
+    mail = json.loads(home.command("mail", "search", "lunch", "--json").stdout)
     answered = {"message_id": mail["id"], "body": "Yes."}
     calls: dict[str, dict[str, Any]] = {
         "send_email": HELLO,
