@@ -285,6 +285,7 @@ REQUIREMENTS = {
     "cli:approvals": "A person can list, read, approve and reject requests from the command line.",
     "joining:serves": "A server on stdio is a pipe to the running desk and answers as one by itself.",
     "joining:alone": "A server serves by itself, and says why, where the running desk would do something else.",
+    "joining:straight": "The desk reads and writes where the client does, if a program talks to it and is the owner's.",
     "joining:light": "The pipe loads nothing but a little of the standard library.",
     "joining:private": "Only the owner reaches the desk's socket, and nobody there disturbs the others.",
     "joining:ends": "Pipes and desks end in order, or are killed, and leave nothing behind.",

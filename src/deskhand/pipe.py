@@ -1,15 +1,20 @@
 """`deskhand mcp NAME` as a pipe to the running desk: nothing is loaded, so that it is there in a moment.
 
     desk   deskhand, its version, the names of its options
-    pipe   which server, its scopes, the working folder, and what of these options its environment sets
-    desk   joined, or refused and why
+    pipe   which server, its scopes, the working folder, and what of these options its environment sets;
+           along with it the descriptors of its stdin and stdout, where a program talks to it through both
+    desk   joined; joined and handed; or refused and why
 
-Then the bytes of MCP go both ways. A greeting is fields with a NUL behind each, and a line end behind them all.
+Joined: then the bytes of MCP go both ways. Joined and handed: the desk itself reads and writes at these descriptors.
+The pipe only holds the connection open, and the desk says `ended` when the client has closed its input. In both cases
+whoever closes the connection has ended. A greeting is fields with a NUL behind each, and a line end behind them all.
 """
 
 import _socket  # `socket` takes as long to import as an empty Python takes to start
 import _thread
 import os
+import stat
+import sys
 import time
 
 from deskhand import __version__, environment
@@ -22,6 +27,7 @@ SOCKET = "desk.sock"
 GUARDED = "/run/deskhand/desk.sock"
 RECORD = "/opt/deskhand/guarded.json"
 """Says of which home the guarded desk was made."""
+HANDED = "handed"
 UNAVAILABLE = 7
 """The exit code of a pipe whose desk has ended."""
 _LONGEST_PATH = 100
@@ -41,11 +47,13 @@ def join(arguments: "Sequence[str]") -> int | None:
     if wanted is None:
         return None
     try:
-        door = enter(*wanted)
+        door, is_handed = _enter(*wanted, _find_ends())
     except NotJoined as why:
         _say(f"serving by itself: {why}")
         return None
     _say("joined the running desk")
+    if is_handed:
+        return _hold(door)
     return _pump(door)
 
 
@@ -90,6 +98,14 @@ def _read(arguments: "Sequence[str]") -> "tuple[str, list[str]] | None":
 
 def enter(server: str, scopes: "list[str]") -> _socket.socket:
     """A connection to that server of the running desk."""
+    door, _ = _enter(server, scopes, ())
+    return door
+
+
+def _enter(
+    server: str, scopes: "list[str]", ends: "Sequence[int]"
+) -> "tuple[_socket.socket, bool]":
+    """The connection, and whether the desk has taken what it was handed."""
     if server == "tasks" and os.path.exists(".env"):
         raise NotJoined("the .env file here may set options")
     door = _connect()
@@ -99,14 +115,36 @@ def enter(server: str, scopes: "list[str]") -> _socket.socket:
             raise NotJoined(
                 f"the running desk has version {version}, this is {__version__}"
             )
-        door.sendall(pack(server, " ".join(scopes), os.getcwd(), *_set_options(options)))
-        answer, *why = unpack(_read_greeting(door))
+        wanted = pack(server, " ".join(scopes), os.getcwd(), *_set_options(options))
+        _send_with(door, wanted, ends)
+        answer, *more = unpack(_read_greeting(door))
         if answer != "joined":
-            raise NotJoined("".join(why))
+            raise NotJoined("".join(more))
     except (OSError, ValueError) as error:
         raise NotJoined(f"the running desk did not answer: {error}") from None
     door.settimeout(None)
-    return door
+    return door, HANDED in more
+
+
+def _find_ends() -> "Sequence[int]":
+    """Stdin and stdout, where both are what a program gives to one that it starts: the desk looks for itself, too."""
+    try:
+        modes = [os.fstat(file).st_mode for file in (0, 1)]
+    except OSError:
+        return ()
+    if all(stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) for mode in modes):
+        return (0, 1)
+    return ()
+
+
+def _send_with(door: _socket.socket, data: bytes, files: "Sequence[int]") -> None:
+    along = []
+    if files:
+        packed = b"".join(file.to_bytes(4, sys.byteorder) for file in files)
+        along.append((_socket.SOL_SOCKET, _socket.SCM_RIGHTS, packed))
+    sent = door.sendmsg([data], along)
+    if sent < len(data):
+        door.sendall(data[sent:])
 
 
 def _connect() -> _socket.socket:
@@ -176,6 +214,25 @@ def _set_options(names: "list[str]") -> "Iterator[str]":
             yield f"{name}={value}"
 
 
+def _hold(door: _socket.socket) -> int:
+    """Be there until the desk or its client ends."""
+    ended = False
+    try:
+        while door.recv(_CHUNK):
+            ended = True
+    except ConnectionError:
+        pass
+    return _end(ended=ended)
+
+
+def _end(*, ended: bool) -> int:
+    """The exit code; without an end of the client's input it was the desk that ended."""
+    if ended:
+        return 0
+    _say("the desk has ended")
+    return UNAVAILABLE
+
+
 def _pump(door: _socket.socket) -> int:
     ended: list[bool] = []
     _thread.start_new_thread(_send_input, (door, ended))
@@ -185,10 +242,7 @@ def _pump(door: _socket.socket) -> int:
                 data = data[os.write(1, data) :]
     except (BrokenPipeError, ConnectionError):
         pass  # one side has gone: there is nobody left to tell
-    if not ended:
-        _say("the desk has ended")
-        return UNAVAILABLE
-    return 0
+    return _end(ended=bool(ended))
 
 
 def _send_input(door: _socket.socket, ended: "list[bool]") -> None:

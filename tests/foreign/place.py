@@ -74,11 +74,9 @@ class Guarded:
     async def line(self, era: str, name: str = "stranger") -> "AsyncIterator[LineClient]":
         """As `deskhand mcp NAME` comes in by the desk's socket, every line as it is."""
         ours, theirs = socket.socketpair()
-        reading, writing = await asyncio.open_connection(sock=theirs)
-        serving = asyncio.create_task(
-            open_door(self.desk, name).run_wire(Wire(reading, writing))
-        )
-        client = LineClient(*await asyncio.open_connection(sock=ours), era)
+        _, wire = await asyncio.get_running_loop().create_connection(Wire, sock=theirs)
+        serving = asyncio.create_task(open_door(self.desk, name).run_wire(wire))
+        client = LineClient(*await asyncio.open_connection(sock=ours, limit=2 << 20), era)
         try:
             await client.greet()
             yield client
@@ -86,7 +84,7 @@ class Guarded:
             await client.close()
             async with asyncio.timeout(30):
                 await serving
-            writing.close()
+                await wire.close()
 
     @asynccontextmanager
     async def direct(self, era: str) -> "AsyncIterator[LineClient]":

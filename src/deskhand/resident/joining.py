@@ -17,6 +17,7 @@ from deskhand import __version__, guard, pipe
 from deskhand.app import Desk, Seat
 from deskhand.config import OPTIONS, Settings, is_secret, load
 from deskhand.errors import BadConfig, DeskError
+from deskhand.resident.handing import Greeting, HandedTransport, HeldDoor
 from deskhand.servers import SERVERS
 from deskhand.servers.foreign import open_door
 from deskhand.servers.server import DeskServer
@@ -24,10 +25,13 @@ from deskhand.servers.wire import Wire
 
 log = logging.getLogger("deskhand.joining")
 
-LONGEST_LINE = 64 << 20
 MOST = 200
 """So many callers there are at once; the page and the others must not run out of files. A further one takes the place
 of the first that has asked nothing yet: a crowd that says nothing keeps nobody out."""
+MOST_HANDED = 100
+"""Of so many the desk holds stdin and stdout too, which takes two files more; bytes of others go through their pipe."""
+PAUSE = 1.0
+"""Seconds before a desk that has no file left lets somebody in again."""
 GREETING = 10.0
 """Seconds in which whoever connects has to say what it wants."""
 LAST_ANSWERS = 0.6
@@ -43,8 +47,11 @@ class JoiningDoor:
         """`settings` are those of the person, without what the running desk changes for itself."""
         self._desk = desk
         self._settings = settings
-        self._callers: dict[asyncio.StreamWriter, Wire | None] = {}
+        self._callers: dict[asyncio.Task[None], Wire | None] = {}
         """In the order in which they came; with a wire since they said what they want."""
+        self._handed: set[Wire] = set()
+        """Those of them that read and write at the client's own ends."""
+        self._tasks: set[asyncio.Task[None]] = set()
         self._users = {0, os.getuid()} | guard.users_of(settings.home)
         """Who may join: the desk's own user and root, of a guarded desk also the person."""
         self._server = lru_cache(maxsize=64)(self._make)
@@ -53,41 +60,50 @@ class JoiningDoor:
         """Let others join until the desk ends; then what was asked is answered, and every client sees the end."""
         place = place_of(self._settings)
         listener = await asyncio.to_thread(_bind, place)
-        accepting = await asyncio.start_unix_server(
-            self._accept, sock=listener, limit=LONGEST_LINE
-        )
+        accepting = asyncio.create_task(self._accept_all(listener))
         self._desk.parts.works("socket")
         try:
             await ending.wait()
         finally:
-            accepting.close()
+            accepting.cancel()
+            await asyncio.wait([accepting])
+            listener.close()
             with suppress(FileNotFoundError):
                 place.unlink()
             await asyncio.gather(
                 *(wire.finish(LAST_ANSWERS) for wire in self._callers.values() if wire)
             )
 
-    async def _accept(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _accept_all(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                door, _ = await loop.sock_accept(listener)
+            except OSError as error:  # no file is left: somebody has to go first
+                log.warning("not_accepted", extra={"failure": str(error)})
+                await asyncio.sleep(PAUSE)
+                continue
+            task = asyncio.create_task(self._accept(door))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            await asyncio.sleep(0)  # a crowd at the door lets those inside be served
+
+    async def _accept(self, door: socket.socket) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - this runs in one
         try:
-            user = _user_of(writer)
+            user = _user_of(door)
             if user not in self._users or not self._make_room():
                 return
-            self._callers[writer] = None
-            server = await self._greet(reader, writer, user)
-            if server is not None:
-                await self._serve(server, Wire(reader, writer), writer)
-        except (
-            ConnectionError,
-            TimeoutError,
-            asyncio.IncompleteReadError,
-            asyncio.CancelledError,
-        ):
+            self._callers[task] = None
+            joined = await self._greet(door, user)
+            if joined is not None:
+                await self._serve(task, *joined)
+        except (OSError, EOFError, TimeoutError, asyncio.CancelledError):
             log.info("left", extra={"socket": pipe.SOCKET})
         finally:
-            self._callers.pop(writer, None)
-            writer.close()
+            self._callers.pop(task, None)
+            door.close()
 
     def _make_room(self) -> bool:
         if len(self._callers) < MOST:
@@ -100,34 +116,64 @@ class JoiningDoor:
         first = next(silent, None)
         if first is None:
             return False
-        del self._callers[first]
-        first.close()
+        if wire := self._callers.pop(first):
+            wire.drop()
+        else:
+            first.cancel()
         return True
 
     async def _serve(
-        self, server: DeskServer, wire: Wire, writer: asyncio.StreamWriter
+        self, task: "asyncio.Task[None]", server: DeskServer, wire: Wire
     ) -> None:
-        self._callers[writer] = wire
+        self._callers[task] = wire
         try:
             await server.run_wire(wire)
-        finally:
             await wire.close()
+        finally:
+            wire.drop()
+            self._handed.discard(wire)
 
     async def _greet(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, user: int
-    ) -> DeskServer | None:
+        self, door: socket.socket, user: int
+    ) -> tuple[DeskServer, Wire] | None:
+        loop = asyncio.get_running_loop()
         names = sorted({option.variable for option in OPTIONS.values()} | {"TZ", _SESSION})
-        writer.write(pipe.pack("deskhand", __version__, *names))
-        async with asyncio.timeout(GREETING):
-            wanted = pipe.unpack(await reader.readuntil(b"\0\n"))
+        greeting = Greeting()
         try:
-            server = self._admit(user, *wanted)
-        except (DeskError, TypeError, ValueError) as error:
-            writer.write(pipe.pack("refused", str(error)))
-            await writer.drain()
-            return None
-        writer.write(pipe.pack("joined"))
-        return server
+            async with asyncio.timeout(GREETING):
+                await loop.sock_sendall(door, pipe.pack("deskhand", __version__, *names))
+                await greeting.hear(door)
+                try:
+                    server = self._admit(user, *pipe.unpack(greeting.words))
+                except (DeskError, TypeError, ValueError) as error:
+                    await loop.sock_sendall(door, pipe.pack("refused", str(error)))
+                    return None
+                return server, await self._let_in(door, user, greeting)
+        finally:
+            greeting.close()
+
+    async def _let_in(self, door: socket.socket, user: int, greeting: Greeting) -> Wire:
+        loop = asyncio.get_running_loop()
+        wire = Wire()
+        # What another user hands over might be something that only the desk may write to.
+        ends = None
+        if user == os.getuid() and len(self._handed) < MOST_HANDED:
+            ends = greeting.take_ends()
+        if ends is None:
+            await loop.sock_sendall(door, pipe.pack("joined"))
+            await loop.connect_accepted_socket(lambda: wire, door)
+            wire.data_received(greeting.rest)
+            return wire
+        handed = HandedTransport(ends, wire)
+        self._handed.add(wire)
+        try:
+            await loop.sock_sendall(door, pipe.pack("joined", pipe.HANDED))
+            await loop.connect_accepted_socket(lambda: HeldDoor(handed), door)
+        except BaseException:
+            handed.abort()
+            self._handed.discard(wire)
+            raise
+        return wire
 
     def _admit(
         self, user: int, name: str, scopes: str, folder: str, *given: str
@@ -202,12 +248,10 @@ def _bind(place: Path) -> socket.socket:
     return listener
 
 
-def _user_of(writer: asyncio.StreamWriter) -> int:
+def _user_of(door: socket.socket) -> int:
     """Who is at the other end; on a system that does not tell, whoever can open the file is the owner."""
     known = getattr(socket, "SO_PEERCRED", None)
     if known is None:
         return os.getuid()
-    peer = writer.get_extra_info("socket").getsockopt(
-        socket.SOL_SOCKET, known, struct.calcsize("3i")
-    )
+    peer = door.getsockopt(socket.SOL_SOCKET, known, struct.calcsize("3i"))
     return int(struct.unpack("3i", peer)[1])
