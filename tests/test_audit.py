@@ -367,7 +367,8 @@ async def pass_calls():
     desk = Desk(load(os.environ).settings)
     await desk.settle_record(behind=64)
     for number in range(60):
-        desk.record_behind("guard_mcp", f"call_{number}", "evil", {}, None, 1)
+        begun = desk.begin_entry("guard_mcp", f"call_{number}", "evil", {})
+        desk.record_behind(begun, None, 1)
     print("answered", flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -411,7 +412,8 @@ async def test_what_passes_goes_on_the_record_together_and_waits_for_nobody_who_
     desk = Desk(load(home.environment).settings)
     for number in range(150):
         await desk.settle_record(behind=100)
-        desk.record_behind("guard_mcp", f"call_{number}", "evil", {}, None, 1)
+        begun = desk.begin_entry("guard_mcp", f"call_{number}", "evil", {})
+        desk.record_behind(begun, None, 1)
     await desk.settle_record()
 
     entries = await desk.store.read(lambda tx: audit.entries(tx, limit=200))

@@ -618,14 +618,27 @@ class Desk:
                 known = audit.redact_entry(entry).model_dump()
                 log.critical("not_on_record", extra=known | {"failure": str(failure)})
 
-    def record_behind(self, *facts: Any) -> None:
+    def begin_entry(
+        self, actor: str, action: str, target: object, parameters: Mapping[str, Any]
+    ) -> "Entry":
+        """What `record_behind` will put on the record, as far as it is known before it has ended."""
+        return self._entry_of(actor, action, target, parameters, None, 0)
+
+    def record_behind(
+        self, begun: "Entry", error: DeskError | None, milliseconds: int
+    ) -> None:
         """Put it on the record as `record` does, while whoever asked has the answer already: the journal keeps it."""
-        entry = self._entry_of(*facts)
+        entry = begun.finish(self.now(), error, milliseconds)
         try:
             self.journal.add(entry)
         except OSError as failure:  # the record may have room for it
             log.critical("not_in_journal", extra={"failure": str(failure)})
         self.behind.add(entry, self._append)
+
+    def is_record_settled(self, *, behind: int) -> bool:
+        """Whether an effect may happen now, for which `settle_record` would not have to wait."""
+        _ = self.store
+        return not (self._owed or self.journal.is_long or self.behind.number > behind)
 
     async def settle_record(self, *, behind: int = 0) -> None:
         """Before an effect: open the record, and write what is owed to it. Where that fails, nothing may happen.

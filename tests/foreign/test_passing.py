@@ -197,6 +197,22 @@ async def test_only_what_passes_goes_the_short_way_and_all_of_it_is_on_the_recor
 
 
 @requirement("guard:passes")
+async def test_a_client_that_reads_late_keeps_no_other_waiting_and_gets_every_answer(
+    place: Guarded,
+) -> None:
+    async with place.line("legacy") as late, place.line("legacy") as other:
+        many = [
+            late.begin("tools/call", name="big", arguments={"size": 1_000_000})
+            for _ in range(12)
+        ]
+        on = await other.ask("tools/call", name="echo", arguments={"text": "on"})
+        assert on["result"]["structuredContent"] == {"text": "on"}
+        answers = [await late.answer_to(number) for number in many]
+    sizes = {len(each["result"]["content"][0]["text"]) for each in answers}
+    assert sizes == {1_000_000}
+
+
+@requirement("guard:passes")
 async def test_a_client_that_ends_is_answered_first(place: Guarded) -> None:
     async with place.line("legacy") as client:
         number = client.begin("tools/call", name="echo", arguments={"text": "last"})

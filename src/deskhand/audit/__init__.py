@@ -64,7 +64,6 @@ class Entry(BaseModel):
         milliseconds: int | None = None,
     ) -> Self:
         """An entry with an id of its own. Without a `result` it is the one that the error means."""
-        text = f"{error.code}: {error.message}" if isinstance(error, DeskError) else error
         return cls(
             timestamp=clock.iso(now),
             correlation_id=str(uuid.uuid4()),
@@ -74,8 +73,24 @@ class Entry(BaseModel):
             result=result or _result_of(error),
             duration_ms=milliseconds,
             parameters=None if parameters is None else dict(parameters),
-            error=text,
+            error=_text_of(error),
         )
+
+    def finish(self, now: datetime, error: DeskError | None, milliseconds: int) -> Self:
+        """The entry of what has ended, made of the one from when it began."""
+        known = {
+            "timestamp": clock.iso(now),
+            "result": _result_of(error),
+            "duration_ms": milliseconds,
+            "error": _text_of(error),
+        }
+        return self.model_copy(update=known)
+
+
+def _text_of(error: DeskError | str | None) -> str | None:
+    if isinstance(error, DeskError):
+        return f"{error.code}: {error.message}"
+    return error
 
 
 def _result_of(error: DeskError | str | None) -> Result:

@@ -15,7 +15,7 @@ MOMENT = 0.1
 
 class Behind:
     def __init__(self) -> None:
-        self._number = 0
+        self.number = 0
         """Of all that are on their way."""
         self._gathered: list[Entry] = []
         self._hurry = asyncio.Event()
@@ -24,7 +24,7 @@ class Behind:
     def add(
         self, entry: Entry, write: Callable[[Sequence[Entry]], Awaitable[None]]
     ) -> None:
-        self._number += 1
+        self.number += 1
         self._gathered.append(entry)
         if len(self._gathered) > 1:
             return
@@ -44,10 +44,10 @@ class Behind:
         try:
             await write(entries)
         finally:
-            self._number -= len(entries)
+            self.number -= len(entries)
 
     async def catch_up(self, most: int = 0) -> None:
         """Until no more than so many are on their way."""
-        while self._number > most:
+        while self.number > most:
             self._hurry.set()
             await asyncio.wait(self._writing, return_when=asyncio.FIRST_COMPLETED)

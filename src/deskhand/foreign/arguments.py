@@ -15,17 +15,15 @@ MOST_CHARACTERS = 60_000
 NOTHING = object()
 """Stands for what is not there, which is no value that JSON can say."""
 
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
+
 
 def canonical(arguments: Mapping[str, Any]) -> str:
     """JSON with sorted keys, numbers as they came; what no JSON can say is refused."""
     try:
-        text = json.dumps(
-            arguments,
-            sort_keys=True,
-            separators=(",", ":"),
-            ensure_ascii=False,
-            allow_nan=False,
-        )
+        text = _CANONICAL.encode(arguments)
         text.encode()
     except (ValueError, TypeError, RecursionError) as error:
         raise refuse(

@@ -21,6 +21,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from deskhand.errors import ServerDown, printable
+from deskhand.incoming import IncomingLines, LineTooLong
 
 log = logging.getLogger("deskhand.foreign")
 
@@ -39,10 +40,70 @@ _OURS = "desk-"
 _NAMES = re.compile(rb'"id"\s*:\s*"(desk-\d+)"')
 
 
+Hear = Callable[[dict[str, Any] | ConnectionError], None]
+"""Gets the whole answer, with `result` or `error`, as it came; where it was lost, why."""
+_MUCH = 1 << 16
+"""Bytes that may wait for a server before whoever asks has to."""
+
+
 @dataclass(frozen=True, slots=True)
 class _LineRequest:
-    answer: asyncio.Future[dict[str, Any]]
+    hear: Hear
     report: Report | None
+
+
+class _ProcessLines(asyncio.subprocess.SubprocessStreamProtocol):
+    """The streams of a process; the lines of its stdout are seen in the turn of the event loop in which they come."""
+
+    def __init__(self) -> None:
+        super().__init__(LONGEST, asyncio.get_running_loop())
+        self.lines = IncomingLines(LONGEST)
+        self._pipe: Any = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._pipe = transport.get_pipe_transport(1)
+        self._pipe.set_protocol(_Straight(self._pipe.get_protocol(), self._hear))
+
+    def pipe_data_received(self, fd: int, data: Any) -> None:
+        if fd == 1:
+            self._hear(data)  # came before there was a straight way
+        else:
+            super().pipe_data_received(fd, data)
+
+    def _hear(self, data: bytes) -> None:
+        self.lines.feed(data)
+        if self.lines.are_many:
+            self._pipe.pause_reading()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:
+            self.lines.end()
+        super().pipe_connection_lost(fd, exc)
+
+    async def read_line(self) -> bytes | None:
+        """The next line that nobody took; None where no more will come."""
+        line = await self.lines.read()
+        if not self.lines.are_many:
+            self._pipe.resume_reading()
+        return line
+
+
+class _Straight(asyncio.Protocol):
+    """In place of asyncio's own protocol of a pipe, which lets each piece of data wait for one more turn."""
+
+    def __init__(self, own: Any, hear: Callable[[bytes], None]) -> None:
+        self._own = own
+        self._hear = hear
+
+    def data_received(self, data: bytes) -> None:
+        self._hear(data)
+
+    def eof_received(self) -> None:
+        self._own.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._own.connection_lost(exc)
 
 
 class RunningServer:
@@ -56,34 +117,54 @@ class RunningServer:
         self.ended = asyncio.Event()
         self.why = "it ended"
 
-    async def ask(
-        self, method: str, params: Mapping[str, Any], report: Report | None
-    ) -> dict[str, Any]:
-        """The whole answer, with `result` or `error`, as it came. Raises ConnectionError where it was lost."""
+    @property
+    def is_busy(self) -> bool:
+        """Whether it does not read what it is asked."""
+        return self._stdin.transport.get_write_buffer_size() > _MUCH
+
+    def begin(
+        self, method: str, params: Mapping[str, Any], report: Report | None, hear: Hear
+    ) -> str:
+        """Ask without waiting; by which name the request can be cancelled. `hear` is called once, and not before."""
         if self.ended.is_set():
             raise ConnectionResetError(self.why)
         name = f"{_OURS}{next(self._numbers)}"
         if report is not None:
             params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": name}}
-        asked = _LineRequest(asyncio.get_running_loop().create_future(), report)
-        self._asked[name] = asked
+        asked = {"jsonrpc": "2.0", "id": name, "method": method, "params": params}
+        self._stdin.write(_line(asked))
+        self._asked[name] = _LineRequest(hear, report)
+        return name
+
+    def cancel(self, name: str) -> None:
+        """Tell the server that nobody waits for the answer any more."""
+        if self._asked.pop(name, None) is None:
+            return
+        told = {"requestId": name, "reason": "whoever called gave up"}
+        self._stdin.write(
+            _line({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": told})
+        )
+
+    async def ask(
+        self, method: str, params: Mapping[str, Any], report: Report | None
+    ) -> dict[str, Any]:
+        """The whole answer, with `result` or `error`, as it came. Raises ConnectionError where it was lost."""
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+
+        def hear(heard: dict[str, Any] | ConnectionError) -> None:
+            if answer.done():
+                return
+            if isinstance(heard, ConnectionError):
+                answer.set_exception(heard)
+            else:
+                answer.set_result(heard)
+
+        name = self.begin(method, params, report, hear)
         try:
-            await self.write(
-                json.dumps(
-                    {"jsonrpc": "2.0", "id": name, "method": method, "params": params}
-                )
-            )
-            return await asked.answer
-        except asyncio.CancelledError:
-            told = {"requestId": name, "reason": "whoever called gave up"}
-            self._stdin.write(
-                _line(
-                    {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": told}
-                )
-            )
-            raise
+            await self._stdin.drain()
+            return await answer
         finally:
-            del self._asked[name]
+            self.cancel(name)
 
     async def write(self, text: str) -> None:
         self._stdin.write(text.encode() + b"\n")
@@ -105,10 +186,11 @@ class RunningServer:
             }:
                 asked = self._asked.get(name)
                 if asked and asked.report and _is_progress(params):
-                    asked.report(params)
+                    with suppress(ValueError, RecursionError):  # what nobody can be told
+                        asked.report(params)
             case {"id": str(name)} if "method" not in message:
-                if (asked := self._asked.get(name)) and not asked.answer.done():
-                    asked.answer.set_result(message)
+                if asked := self._asked.pop(name, None):
+                    asked.hear(message)
             case _:
                 return False
         return name.startswith(_OURS)
@@ -116,16 +198,16 @@ class RunningServer:
     def _answer_unread(self, text: bytes) -> None:
         """Let nobody wait for an answer that came and cannot be read."""
         for name in _NAMES.findall(text):
-            asked = self._asked.get(name.decode())
-            if asked and not asked.answer.done():
-                asked.answer.set_result({})
+            if asked := self._asked.pop(name.decode(), None):
+                asked.hear({})
 
     def end(self) -> None:
         """Wake everybody who waits for an answer."""
         self.ended.set()
-        for asked in self._asked.values():
-            if not asked.answer.done():
-                asked.answer.set_exception(ConnectionResetError(self.why))
+        lost = [*self._asked.values()]
+        self._asked.clear()
+        for asked in lost:
+            asked.hear(ConnectionResetError(self.why))
 
 
 def _is_progress(params: Mapping[str, Any]) -> bool:
@@ -159,15 +241,13 @@ async def start(
     command: Sequence[str], variables: Mapping[str, str], folder: Path
 ) -> AsyncIterator[tuple[RunningServer, Streams]]:
     """Run the command for as long as the block runs. All that it started ends with it."""
+    loop = asyncio.get_running_loop()
     try:
-        process = await asyncio.create_subprocess_exec(
+        transport, streams = await loop.subprocess_exec(
+            _ProcessLines,
             *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
             env=dict(variables),
             cwd=folder,
-            limit=LONGEST,
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
@@ -177,9 +257,11 @@ async def start(
         ) from error
     heard, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, said = anyio.create_memory_object_stream[SessionMessage](0)
+    process = asyncio.subprocess.Process(transport, streams, loop)
     line = RunningServer(process)
+    streams.lines.take = line.take
     tasks = [
-        asyncio.create_task(_listen(process, heard, line)),
+        asyncio.create_task(_listen(streams, heard, line)),
         asyncio.create_task(_speak(said, line)),
         asyncio.create_task(_note_last_words(process, line)),
     ]
@@ -195,25 +277,15 @@ async def start(
             stream.close()
 
 
-async def _listen(
-    process: asyncio.subprocess.Process, heard: Any, line: RunningServer
-) -> None:
-    assert process.stdout is not None  # noqa: S101 - it was asked for
+async def _listen(streams: _ProcessLines, heard: Any, line: RunningServer) -> None:
     try:
-        while text := await process.stdout.readline():
-            with suppress(
-                ValueError, RecursionError
-            ):  # a line that is no message is nobody's answer
-                if line.take(text):
-                    continue
-                await heard.send(
-                    SessionMessage(
-                        jsonrpc_message_adapter.validate_json(text, by_name=False)
-                    )
-                )
-    except ValueError:
+        while (text := await streams.read_line()) is not None:
+            with suppress(ValueError):  # a line that is no message is nobody's answer
+                message = jsonrpc_message_adapter.validate_json(text, by_name=False)
+                await heard.send(SessionMessage(message))
+    except LineTooLong:
         line.why = f"it sent a message of more than {LONGEST >> 20} MB"
-    except (anyio.ClosedResourceError, anyio.BrokenResourceError, ConnectionError):
+    except (anyio.ClosedResourceError, anyio.BrokenResourceError):
         pass
     finally:
         line.end()

@@ -127,8 +127,10 @@ class Foreign:
 
     def find(self, name: str) -> ForeignServer | None:
         """The server, where it is there this moment and is the one that `guard.toml` means."""
+        return self._find(name, self.entry(name))
+
+    def _find(self, name: str, entry: ServerEntry) -> ForeignServer | None:
         kept = self._kept.get(name)
-        entry = self.entry(name)
         if (
             kept is None
             or kept[1].done()
@@ -137,6 +139,17 @@ class Foreign:
         ):
             return None
         return kept[0]
+
+    def find_passing(
+        self, name: str, tool: str, arguments: Mapping[str, Any]
+    ) -> ForeignServer | None:
+        """The server, where it is there this moment, and its tool is open, and the rules let this very call pass."""
+        entry = self.entry(name)
+        server = self._find(name, entry)
+        if server is None or entry.rule_for(tool, arguments).do != "pass":
+            return None
+        self.demand_pinned(server, tool)
+        return server
 
     async def open(self, name: str) -> ForeignServer:
         """The server, where it is there or comes soon."""

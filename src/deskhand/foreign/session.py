@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,8 @@ Told = (
     | LoggingMessageNotification
 )
 """What a server says by itself: that something changed, or a line of its log."""
+ReadResult = Callable[[], dict[str, Any]]
+"""Gives the result of a call. Raises MCPError where the server answered with an error, DeskError where it was lost."""
 
 
 def secret_name(server: str, variable: str) -> str:
@@ -342,13 +345,39 @@ class ForeignServer:
             return await self.ask(
                 "tools/call", {"name": tool, "arguments": dict(arguments)}, report
             )
-        except MCPError as error:
-            if error.code not in (CONNECTION_CLOSED, REQUEST_TIMEOUT):
+        except (MCPError, *_LOST) as error:
+            if _is_word_of(line, error):
                 raise
-            if line is not None and not line.ended.is_set():
-                raise  # the server's own words
             raise self._lost(error) from error
-        except _LOST as error:
+
+    def begin_call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        report: Report | None,
+        hear: Callable[[ReadResult], None],
+    ) -> Callable[[], None] | None:
+        """Make the call without waiting; how to cancel it. None where that cannot be done: then nothing was done."""
+        line = self._line
+        if line is None or line.ended.is_set() or line.is_busy:
+            return None
+        params = {"name": tool, "arguments": arguments, **self._envelope}
+
+        def read_later(answer: dict[str, Any] | ConnectionError) -> None:
+            hear(partial(self._read_called, line, answer))
+
+        return partial(line.cancel, line.begin("tools/call", params, report, read_later))
+
+    def _read_called(
+        self, line: RunningServer, answer: dict[str, Any] | ConnectionError
+    ) -> dict[str, Any]:
+        try:
+            if isinstance(answer, ConnectionError):
+                raise answer
+            return self._read_answer(answer)
+        except (MCPError, ConnectionError) as error:
+            if _is_word_of(line, error):
+                raise
             raise self._lost(error) from error
 
     async def ask(
@@ -410,6 +439,15 @@ class ForeignServer:
         )
 
 
+def _is_word_of(line: RunningServer | None, error: Exception) -> bool:
+    """Whether it is an error that the server itself answered with."""
+    if not isinstance(error, MCPError):
+        return False
+    if error.code not in (CONNECTION_CLOSED, REQUEST_TIMEOUT):
+        return True
+    return line is not None and not line.ended.is_set()
+
+
 class _AnyRequest(Request[dict[str, Any], str]):
     method: str
     params: dict[str, Any]
@@ -419,14 +457,14 @@ def strip_own(answer: Any) -> None:
     """Take out of another's answer what only the desk says, wherever it stands in it."""
     left = [answer]
     while left:
-        match left.pop():
-            case dict(found):
-                if isinstance(meta := found.get("_meta"), dict):
-                    for key in [key for key in meta if _is_own(key)]:
-                        del meta[key]
-                left += found.values()
-            case list(found):
-                left += found
+        found = left.pop()
+        if isinstance(found, dict):
+            if isinstance(meta := found.get("_meta"), dict):
+                for key in [key for key in meta if _is_own(key)]:
+                    del meta[key]
+            left += found.values()
+        elif isinstance(found, list):
+            left += found
 
 
 def _is_own(key: str) -> bool:

@@ -2,11 +2,9 @@
 
 import asyncio
 import json
-import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
-from hashlib import sha256
 from typing import Any, cast
 from weakref import WeakSet
 
@@ -47,7 +45,7 @@ from deskhand.errors import (
 from deskhand.foreign.arguments import canonical
 from deskhand.foreign.definitions import digest_of
 from deskhand.foreign.lines import Report
-from deskhand.foreign.session import ForeignServer, Told, strip_own, written
+from deskhand.foreign.session import ForeignServer, ReadResult, Told, strip_own, written
 from deskhand.gate import (
     DevMode,
     Failed,
@@ -65,12 +63,12 @@ from deskhand.servers.asking import asking_tools, describe_answer
 from deskhand.servers.chat import name_card
 from deskhand.servers.email import describe_ended, refusal_of
 from deskhand.servers.handles import Handles
+from deskhand.servers.passing import ACTOR, CANCELLED, PassingCall, describe_call
 from deskhand.servers.sdk import answer_with, connection_of
 from deskhand.servers.server import DeskServer, describe_caller_in, protocol_error
-from deskhand.servers.shortway import Answer, ShortWay
+from deskhand.servers.shortway import Cancel, ShortWay
 from deskhand.servers.wire import Wire
 
-ACTOR = "guard_mcp"
 SOON = 5.0
 """Seconds in which a server has to be there to be listed on the whole desk, and to say what it can do."""
 MOST_BEHIND = 1000
@@ -261,25 +259,43 @@ class ForeignDoor(DeskServer):
         arguments: Mapping[str, Any],
         report: Report | None,
         modern: bool,
-    ) -> Answer | None:
-        """The call, where the server is there and the rules let this very call pass."""
+        hear: Callable[[ReadResult], None],
+    ) -> Cancel | None:
+        """Begin the call, where the server is there and the rules let this very call pass."""
+        desk = self._desk
         try:
             self.demand("guard", writes=True)
             text = canonical(arguments)
-            server = self._desk.foreign.find(self._server)
-            if server is None or self._desk.settings.dev_mode:
+            server = desk.foreign.find_passing(self._server, tool, arguments)
+            if server is None or desk.settings.dev_mode:
                 return None
-            self._desk.foreign.demand_pinned(server, tool)
-            if self._desk.foreign.rule_for(self._server, tool, arguments).do != "pass":
+            if not desk.is_record_settled(behind=MOST_BEHIND):
                 return None
         except DeskError:
             return None  # the long way says why
-        passed = _pass(self._desk, server, tool, arguments, text, report)
-        return self._pass_call(passed, modern=modern)
+        passing = PassingCall(desk)
 
-    async def _pass_call(self, passed: Answer, *, modern: bool) -> dict[str, Any]:
+        def finish(read: ReadResult) -> None:
+            hear(partial(self._read_passed, passing, read, modern))
+
+        cancel = server.begin_call(tool, arguments, report, finish)
+        if cancel is None:
+            return None
+        # While the server is at work.
+        passing.describe(self._server, tool, arguments, text)
+
+        def give_up() -> None:
+            cancel()
+            passing.record(CANCELLED)
+
+        return give_up
+
+    def _read_passed(
+        self, passing: PassingCall, read: ReadResult, modern: bool
+    ) -> dict[str, Any]:
         try:
-            result = await passed
+            with passing:
+                result = read()
         except DeskError as error:
             result = written(self.refusal(error))
         return self.stamp(_shape(result, modern=modern), modern=modern)
@@ -389,7 +405,7 @@ async def call(
             refusal = Denied(
                 f"the person's rules deny {printable(tool, 60)}", reason="denied"
             )
-            who, what, target, facts = _facts(name, tool, arguments, text)
+            who, what, target, facts = describe_call(name, tool, arguments, text)
             await desk.record(who, what, target, facts, refusal, 0)
             raise refusal
         case "pass":
@@ -427,35 +443,10 @@ async def _pass(
             hint="set DEV_MODE=false",
         )
     await desk.settle_record(behind=MOST_BEHIND)
-    started = time.perf_counter()
-    error: DeskError | None = Unavailable("the call was cancelled")
-    try:
-        result = await server.call(tool, arguments, report)
-        error = None
-    except MCPError as answer:
-        error = Unavailable(
-            f"the server answered with an error: {printable(answer.message)}"
-        )
-        raise
-    except DeskError as lost:
-        error = lost
-        raise
-    finally:
-        milliseconds = round((time.perf_counter() - started) * 1000)
-        facts = _facts(server.name, tool, arguments, text)
-        desk.record_behind(*facts, error, milliseconds)
-    return result
-
-
-def _facts(
-    server: str, tool: str, arguments: Mapping[str, Any], text: str
-) -> tuple[str, str, str, dict[str, str]]:
-    """Of a call, as `Desk.record` takes them: of the arguments their names, and a digest of them all."""
-    digest = sha256(text.encode()).hexdigest()
-    facts = {"arguments": printable(", ".join(sorted(arguments)), 200), "digest": digest}
-    if client := callers.client():
-        facts["client"] = client
-    return ACTOR, printable(tool, 100), server, facts
+    passing = PassingCall(desk)
+    passing.describe(server.name, tool, arguments, text)
+    with passing:
+        return await server.call(tool, arguments, report)
 
 
 def _result_of(outcome: Outcome, asked: ToolCall) -> dict[str, Any]:

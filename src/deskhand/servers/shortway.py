@@ -6,8 +6,9 @@ the call itself. Whatever is not plainly such a call goes the SDK's way, which h
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 from mcp.shared.exceptions import MCPError
@@ -15,49 +16,59 @@ from mcp.shared.inbound import InboundModernRoute, classify_inbound_request
 from mcp_types import INTERNAL_ERROR, PROTOCOL_VERSION_META_KEY
 
 from deskhand.foreign.lines import Report
-from deskhand.foreign.session import strip_own
+from deskhand.foreign.session import ReadResult, strip_own
 from deskhand.servers.stdio import LAST_ANSWERS
 from deskhand.servers.wire import Wire
 
-Answer = Coroutine[Any, Any, dict[str, Any]]
-Start = Callable[[str, Mapping[str, Any], Report | None, bool], Answer | None]
-"""Begins a call, for a client of the second era or not; None where it does not pass. Gives the result."""
+_JSON = json.JSONEncoder(allow_nan=False)
+Cancel = Callable[[], None]
+Start = Callable[
+    [str, Mapping[str, Any], Report | None, bool, Callable[[ReadResult], None]],
+    Cancel | None,
+]
+"""Begins a call, for a client of the second era or not, and has its answer heard; None where it does not pass."""
 
 
 class ShortWay:
+    """A call begins in the turn of the event loop in which its line came, and ends in that in which the answer came."""
+
     def __init__(self, wire: Wire, start: Start) -> None:
         self._wire = wire
         self._start = start
         self._is_modern: bool | None = None
         """Of which era the client is; its first line says it."""
-        self._open: dict[str | int, asyncio.Task[None]] = {}
+        self._open: dict[str | int, Cancel] = {}
+        self._all_answered = asyncio.Event()
 
     @asynccontextmanager
     async def lines(self) -> AsyncIterator[AsyncIterator[str]]:
         """All lines that did not go the short way."""
+        self._wire.offer_lines(self._take)
         try:
             yield self._listen()
         finally:
-            for task in self._open.values():
-                task.cancel()
-            await asyncio.gather(*self._open.values(), return_exceptions=True)
+            for cancel in self._open.values():
+                cancel()
+            self._open.clear()
 
     async def _listen(self) -> AsyncIterator[str]:
         async for line in self._wire:
-            if self._is_modern is None:
-                self._is_modern = '"initialize"' not in line
-            if not self._take(line):
-                yield line
-        if self._open:
-            await asyncio.wait(self._open.values(), timeout=LAST_ANSWERS)
+            yield line
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_ANSWERS):
+                while self._open:
+                    self._all_answered.clear()
+                    await self._all_answered.wait()
 
-    def _take(self, line: str) -> bool:
-        if '"tools/call"' not in line and not (
-            self._open and '"notifications/cancelled"' in line
+    def _take(self, line: bytes) -> bool:
+        if self._is_modern is None:
+            self._is_modern = b'"initialize"' not in line
+        if b'"tools/call"' not in line and not (
+            self._open and b'"notifications/cancelled"' in line
         ):
             return False
         try:
-            message: Any = json.loads(line)
+            message: Any = json.loads(line.decode())
         except (ValueError, RecursionError):
             return False
         match message:
@@ -92,10 +103,11 @@ class ShortWay:
         return isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY not in meta
 
     def _cancel(self, name: str | int) -> bool:
-        task = self._open.get(name)
-        if task is None:
+        cancel = self._open.pop(name, None)
+        if cancel is None:
             return False
-        return task.cancel()
+        cancel()
+        return True
 
     def _begin(
         self,
@@ -110,10 +122,11 @@ class ShortWay:
         match meta.get("progressToken"):
             case str() | int() as token if not isinstance(token, bool):
                 report = self._reporter(token)
-        answer = self._start(tool, arguments, report, bool(self._is_modern))
-        if answer is None:
+        hear = partial(self._finish, name)
+        cancel = self._start(tool, arguments, report, bool(self._is_modern), hear)
+        if cancel is None:
             return False
-        self._open[name] = asyncio.create_task(self._finish(name, answer))
+        self._open[name] = cancel
         return True
 
     def _reporter(self, token: str | int) -> Report:
@@ -127,28 +140,20 @@ class ShortWay:
 
         return report
 
-    async def _finish(self, name: str | int, answer: Answer) -> None:
+    def _finish(self, name: str | int, read: ReadResult) -> None:
+        del self._open[name]
+        if not self._open:
+            self._all_answered.set()
         try:
-            line = _write_line({"id": name, "result": await answer})
+            line = _write_line({"id": name, "result": read()})
         except MCPError as error:
-            line = _write_line(
-                {
-                    "id": name,
-                    "error": error.error.model_dump(mode="json", exclude_none=True),
-                }
-            )
-        except ValueError as error:
-            line = _write_line(
-                {
-                    "id": name,
-                    "error": {"code": INTERNAL_ERROR, "message": f"no JSON: {error}"},
-                }
-            )
-        finally:
-            del self._open[name]
+            said = error.error.model_dump(mode="json", exclude_none=True)
+            line = _write_line({"id": name, "error": said})
+        except (ValueError, RecursionError) as error:
+            said = {"code": INTERNAL_ERROR, "message": f"no JSON: {error}"}
+            line = _write_line({"id": name, "error": said})
         self._wire.put(line)
-        await self._wire.flush()
 
 
 def _write_line(message: Mapping[str, Any]) -> str:
-    return json.dumps({"jsonrpc": "2.0", **message}, allow_nan=False) + "\n"
+    return _JSON.encode({"jsonrpc": "2.0", **message}) + "\n"
