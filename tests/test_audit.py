@@ -3,6 +3,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -14,12 +15,16 @@ from hypothesis import strategies as st
 from deskhand import audit
 from deskhand.app import Desk
 from deskhand.audit import journal, search
+from deskhand.audit.behind import Begun
 from deskhand.config import load
+from deskhand.errors import Denied
 from deskhand.store import Store, Transaction, open_store
 from tests.home import Home
 from tests.old_database import database_at
 from tests.requirements import requirement
 from tests.warm import warm_python
+
+NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
 
 def entry(**changes: object) -> audit.Entry:
@@ -356,6 +361,24 @@ def test_a_line_that_comes_while_the_record_is_verified_is_no_missing_one(
 
     assert (verifying.returncode, said) == (0, "whole: 5 entries\n")
     assert store.write_sync(audit.verify) == audit.Verified(6)
+
+
+@requirement("audit:redacted")
+@pytest.mark.parametrize(
+    "error", [None, Denied("ann@example.com said no", reason="denied")]
+)
+def test_what_the_journal_keeps_of_a_call_is_what_goes_on_the_record(
+    error: Denied | None,
+) -> None:
+    facts = {"client": "ann@example.com", "password": "x", "arguments": 'a "b", \u2028'}
+    entry = audit.Entry.of(
+        NOON, "guard_mcp", "call", "to ann@example.com", parameters=facts
+    )
+    begun = Begun(entry)
+    kept = audit.Entry.model_validate_json(begun.write(NOON, error, 3))
+    assert kept == audit.redact_entry(begun.finish(NOON, error, 3))
+    assert (kept.duration_ms, kept.result) == (3, "rejected" if error else "success")
+    assert "ann@" not in kept.model_dump_json()
 
 
 KILLED = """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from deskhand.agents.mail import Mailroom
     from deskhand.agents.post import Post
     from deskhand.audit import Entry, Result
-    from deskhand.audit.behind import Behind
+    from deskhand.audit.behind import Begun, Behind
     from deskhand.audit.journal import Journal
     from deskhand.config import MailAccount, NoteVault, Settings
     from deskhand.foreign.servers import Foreign
@@ -620,20 +620,22 @@ class Desk:
 
     def begin_entry(
         self, actor: str, action: str, target: object, parameters: Mapping[str, Any]
-    ) -> "Entry":
+    ) -> "Begun":
         """What `record_behind` will put on the record, as far as it is known before it has ended."""
-        return self._entry_of(actor, action, target, parameters, None, 0)
+        from deskhand.audit.behind import Begun
+
+        return Begun(self._entry_of(actor, action, target, parameters, None, 0))
 
     def record_behind(
-        self, begun: "Entry", error: DeskError | None, milliseconds: int
+        self, begun: "Begun", error: DeskError | None, milliseconds: int
     ) -> None:
         """Put it on the record as `record` does, while whoever asked has the answer already: the journal keeps it."""
-        entry = begun.finish(self.now(), error, milliseconds)
+        ended = (self.now(), error, milliseconds)
         try:
-            self.journal.add(entry)
+            self.journal.keep(begun.name, begun.write(*ended))
         except OSError as failure:  # the record may have room for it
             log.critical("not_in_journal", extra={"failure": str(failure)})
-        self.behind.add(entry, self._append)
+        self.behind.add(partial(begun.finish, *ended), self._append)
 
     def is_record_settled(self, *, behind: int) -> bool:
         """Whether an effect may happen now, for which `settle_record` would not have to wait."""

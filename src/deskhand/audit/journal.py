@@ -32,11 +32,15 @@ class Journal:
         return self._size > _LONG
 
     def add(self, entry: Entry) -> None:
+        text = redact_entry(entry).model_dump_json(exclude_none=True)
+        self.keep(entry.correlation_id, text)
+
+    def keep(self, name: str, text: str) -> None:
+        """Add an entry that is redacted and written already."""
         if self._file is None:
             self._file = self._open()
-        line = redact_entry(entry).model_dump_json(exclude_none=True).encode() + b"\n"
-        self._on_their_way.add(entry.correlation_id)
-        self._size += os.write(self._file, line)
+        self._on_their_way.add(name)
+        self._size += os.write(self._file, text.encode() + b"\n")
 
     def _open(self) -> int:
         """It has its name only when it is locked: before, it would be taken for one that was left."""

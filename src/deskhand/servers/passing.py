@@ -8,7 +8,7 @@ from typing import Any
 from mcp.shared.exceptions import MCPError
 
 from deskhand.app import Desk
-from deskhand.audit import Entry
+from deskhand.audit.behind import Begun
 from deskhand.errors import DeskError, Unavailable, printable
 from deskhand.servers import callers
 
@@ -22,7 +22,7 @@ class PassingCall:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._started = time.perf_counter()
-        self._entry: Entry | None = None
+        self._entry: Begun | None = None
 
     def describe(
         self, server: str, tool: str, arguments: Mapping[str, Any], text: str

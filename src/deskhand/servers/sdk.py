@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, get_args
 from weakref import WeakKeyDictionary
 
@@ -99,8 +100,11 @@ class SDKServer(MCPServer[None]):
         """The result with this server's name, as the SDK writes it for clients of the second era."""
         if not modern:
             return result
-        meta = {SERVER_INFO_META_KEY: self._lowlevel_server.server_info_stamp}
-        return {**result, "_meta": meta | (result.get("_meta") or {})}
+        return {**result, "_meta": self._own_meta | (result.get("_meta") or {})}
+
+    @cached_property
+    def _own_meta(self) -> dict[str, Any]:
+        return {SERVER_INFO_META_KEY: self._lowlevel_server.server_info_stamp}
 
     async def tell(
         self, connections: Iterable[Any], method: str, params: dict[str, Any] | None
