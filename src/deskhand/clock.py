@@ -53,6 +53,12 @@ def natural(at: datetime, now: datetime, zone: str) -> str:
             return f"yesterday, {here:%H:%M}"
     if here.year == today.year:
         return f"{here:%a} {here.day} {here:%b, %H:%M}"
+    return dated(at, zone)
+
+
+def dated(at: datetime, zone: str) -> str:
+    """The time in that zone as it can be read at any later time: `Fri 20 Nov 2026, 08:00`."""
+    here = local(at, zone)
     return f"{here:%a} {here.day} {here:%b %Y, %H:%M}"
 
 

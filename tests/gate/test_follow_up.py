@@ -10,6 +10,7 @@ import pytest
 from mcp import Client
 
 from deskhand.app import Desk
+from deskhand.clock import dated, natural, utc_now
 from deskhand.config import load
 from deskhand.errors import InvalidInput, NotFound
 from deskhand.gate import follow_ups
@@ -77,6 +78,13 @@ class Awaiting:
         )
         await box.receive([Incoming(lines.encode() + raw, seen=False, dated=self.clock())])
 
+    async def receive_apart(self, sender: str, subject: str) -> None:
+        """A mail in a thread of its own."""
+        box = self.desk.mailbox
+        assert isinstance(box, LocalMailbox)
+        raw = letter(sender=sender, subject=subject, message_id=f"<{token_hex(8)}@x>")
+        await box.receive([Incoming(raw, seen=False, dated=self.clock())])
+
     async def look_after(self, **span: float) -> list[Card]:
         """What waits after the desk has looked again."""
         self.clock.pass_by(**span)
@@ -141,7 +149,7 @@ async def test_of_two_desks_one_tells(home: Home) -> None:
         clock.pass_by(days=4)
         await ours.desk.store.write(follow_ups.begin, "never asked", clock(), clock())
         (awaited,) = await ours.awaited()
-        question = follow_ups.ask_about(awaited, None)
+        question = follow_ups.ask_about(awaited, "UTC")
         assert (
             await ours.desk.store.write(follow_ups.tell, awaited, question, clock())
             is not None
@@ -168,6 +176,33 @@ async def test_an_answer_ends_it(place: Awaiting) -> None:
     await place.receive(sent)
     assert await place.look_after(days=3) == []
     assert await place.awaited() == []
+
+
+async def test_an_answer_that_names_no_mail_ends_it_by_its_subject(place: Awaiting) -> None:
+    await place.send(follow_up="3d")
+    place.clock.pass_by(hours=1)
+    await place.receive_apart("Bob <bob@example.org>", f"Re: {HELLO['subject']}")
+    await place.look_after(minutes=10)
+    assert len(await place.awaited()) == 1  # nobody had written to him
+    await place.receive_apart("Ann <ann@example.org>", f"AW:  re: {HELLO['subject']}")
+    await place.look_after(minutes=10)
+    assert await place.awaited() == []
+
+
+async def test_a_mail_about_something_else_is_named_when_the_person_is_told(
+    home: Home,
+) -> None:
+    home.environment["DESKHAND_TIMEZONE"] = "Europe/Berlin"
+    async with opened(home, Clock()) as place:
+        await place.send(follow_up="3d")
+        place.clock.pass_by(hours=1)
+        await place.receive_apart("Ann <ann@example.org>", "The roof")
+        (told,) = await place.look_after(days=3)
+        left = (await place.desk.waiting.find(told.id)).created - timedelta(days=3)
+        assert "Ann <ann@example.org> has written to you since: “The roof” on" in told.body
+        for at in (left, left - timedelta(hours=1)):
+            assert dated(at, "Europe/Berlin") in told.body
+        assert "Z" not in told.body
 
 
 async def test_what_no_person_wrote_is_no_answer(place: Awaiting) -> None:
@@ -272,6 +307,11 @@ async def test_the_page_and_the_command_set_list_and_cancel(
         assert "You are told" in (await person.reads(f"/approvals/{sent.id}")).text
         listed = home.command("follow-up", "list", "--json")
         assert sent.id in listed.stdout, listed.stderr
+        berlin = {"DESKHAND_TIMEZONE": "Europe/Berlin"}
+        (awaited,) = await place.awaited()
+        due = natural(awaited.due, utc_now(), berlin["DESKHAND_TIMEZONE"])
+        words = home.command("follow-up", "list", **berlin).stdout
+        assert (due in words, "UTC" in words) == (True, False)
         assert (
             await person.sends("/follow-ups/cancel", {"request": sent.id})
         ).status_code == 303

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import at_desk, command, group, one_line, tell
+from deskhand.cli.command import at_desk, command, group, one_line, say_time, tell
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -39,7 +39,9 @@ def _list(options: argparse.Namespace) -> None:
             "to": to,
             "state": each.request.state,
         }
-        line = f"{each.request.id}  {each.due:%Y-%m-%d %H:%M} UTC  {to}  {each.request.action.subject}"
+        line = (
+            f"{each.request.id}  {say_time(each.due)}  {to}  {each.request.action.subject}"
+        )
         tell(options, facts | {"subject": each.request.action.subject}, one_line(line))
     if not found and not options.json:
         print("you wait for no answer")
@@ -61,7 +63,7 @@ def _set(options: argparse.Namespace) -> None:
     tell(
         options,
         facts,
-        f"you are told on {due:%Y-%m-%d %H:%M} UTC if nobody has answered {options.id}",
+        f"you are told {say_time(due)} if nobody has answered {options.id}",
     )
 
 

@@ -17,6 +17,7 @@ from deskhand.gate.asking import open_request
 from deskhand.gate.question import Question
 from deskhand.gate.record import GateCall, facts_of
 from deskhand.gate.requests import OPEN, Request
+from deskhand.mail import MailSummary
 from deskhand.store import Row, Transaction
 
 FollowState = Literal["open", "answered", "cancelled", "told"]
@@ -216,14 +217,22 @@ def _read(tx: Transaction, rows: Sequence[Row]) -> list[AwaitedAnswer]:
     return found
 
 
-def ask_about(awaited: AwaitedAnswer, why_unseen: str | None) -> Question:
-    """How the person is told."""
+def ask_about(
+    awaited: AwaitedAnswer,
+    zone: str,
+    why_unseen: str | None = None,
+    elsewhere: Sequence[MailSummary] = (),
+) -> Question:
+    """How the person is told; `elsewhere` are mails that came from those who were asked, about something else."""
     request = awaited.request
     text = (
         f"Nobody has answered “{request.action.subject or '(no subject)'}”.\n\n"
-        f"You sent it to {', '.join(request.action.everybody)} on {clock.iso(request.left)}, and wanted to be told on"
-        f" {clock.iso(awaited.due)} if there is no answer."
+        f"You sent it to {', '.join(request.action.everybody)} on {clock.dated(request.left, zone)}, and wanted to be"
+        f" told on {clock.dated(awaited.due, zone)} if there is no answer."
     )
+    for mail in elsewhere:
+        about = f"“{mail.subject or '(no subject)'}” on {clock.dated(mail.date, zone)}"
+        text = f"{text}\n\n{mail.sender} has written to you since: {about}."
     if why_unseen:
         text = f"{text}\n\nWhether there is one could not be seen: {why_unseen}."
     return Question(

@@ -14,6 +14,7 @@ from deskhand.gate.follow_ups import AwaitedAnswer
 from deskhand.mail import MailSummary
 from deskhand.mail.addresses import addresses_in, people
 from deskhand.mail.answering import mailbox_of
+from deskhand.mail.mime import reply_subject
 
 log = logging.getLogger("deskhand.reminding")
 
@@ -23,6 +24,10 @@ _PATIENCE = timedelta(days=1)
 """For so long after its time a mailbox that does not answer is asked again."""
 _CLOCKS = timedelta(minutes=1)
 """So far the mailbox's clock may be behind."""
+_MOST_ASKED = 10
+"""Recipients of a mail whose other mails are looked for."""
+_MOST_LOOKED_AT = 20
+_MOST_NAMED = 3
 _NO_PERSON = ("x-autoreply", "x-autorespond", "x-autoresponder", "x-failed-recipients")
 _MACHINES = frozenset({"mailer-daemon", "postmaster"})
 
@@ -40,9 +45,14 @@ async def look(desk: Desk, *, all_of_them: bool = False) -> None:
 
 async def _look_at(desk: Desk, awaited: AwaitedAnswer) -> None:
     unseen: str | None = None
+    elsewhere: list[MailSummary] = []
     is_due = desk.now() >= awaited.due
     try:
         if await _is_answered(desk, awaited):
+            await desk.store.write(follow_ups.mark_answered, awaited)
+            return
+        elsewhere = await _find_elsewhere(desk, awaited)
+        if any(_is_about_it(each, awaited) for each in elsewhere):
             await desk.store.write(follow_ups.mark_answered, awaited)
             return
     except DeskError as error:
@@ -53,7 +63,9 @@ async def _look_at(desk: Desk, awaited: AwaitedAnswer) -> None:
         is_due = desk.now() >= awaited.due + _PATIENCE
     if is_due:
         with asking_as("your desk, because you wanted to be told"):
-            question = follow_ups.ask_about(awaited, unseen)
+            question = follow_ups.ask_about(
+                awaited, desk.settings.timezone, unseen, elsewhere[:_MOST_NAMED]
+            )
             asked = await desk.store.write(follow_ups.tell, awaited, question, desk.now())
         if asked is not None:
             await desk.door.ensure_waiting(asked)
@@ -75,6 +87,35 @@ async def _is_answered(desk: Desk, awaited: AwaitedAnswer) -> bool:
         if is_new and _is_from_others(mail, own) and await _is_by_person(desk, mail):
             return True
     return False
+
+
+async def _find_elsewhere(desk: Desk, awaited: AwaitedAnswer) -> list[MailSummary]:
+    """What those whom the mail went to have written since, in whatever thread, newest first."""
+    request = awaited.request
+    asked = request.action.everybody[:_MOST_ASKED]
+    day = request.left.date() - timedelta(days=1)  # a search may count days in another zone
+    senders = " ".join(f'from:"{each}"' for each in asked)
+    found = await desk.mailbox.search(
+        f"{{{senders}}} after:{day:%Y/%m/%d}", _MOST_LOOKED_AT
+    )
+    known = set(map(mailbox_of, asked))
+    return [
+        mail
+        for mail in found
+        if mail.date >= request.left - _CLOCKS
+        and not known.isdisjoint(map(mailbox_of, addresses_in(mail.sender)))
+        and await _is_by_person(desk, mail)
+    ]
+
+
+def _is_about_it(mail: MailSummary, awaited: AwaitedAnswer) -> bool:
+    """Whether it has the same subject: some programs answer without saying which mail it is that they answer."""
+    subject = awaited.request.action.subject
+    return bool(subject.strip()) and _topic(mail.subject) == _topic(subject)
+
+
+def _topic(subject: str) -> str:
+    return " ".join(reply_subject(subject).casefold().split())
 
 
 def _is_from_others(mail: MailSummary, own: set[str]) -> bool:
