@@ -936,7 +936,7 @@ async def test_the_mail_it_answers_stands_beside_it_and_says_who_is_known(
         ).startswith("Rej")
         (card,) = (await desk.waiting.cards())[0]
         assert (card.kind, card.answers, card.to[0].known) == ("reply_email", odd, True)
-        assert card.to[0].since == "replying to them; your first email to them"
+        assert card.to[0].since == "your first email to them"
         original = await desk.waiting.original(card)
         assert original is not None
         assert (original.sender, "tomorrow" in original.text) == (

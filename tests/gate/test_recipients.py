@@ -276,10 +276,10 @@ async def test_whom_the_thread_does_not_name_is_said(site: Site, desk: Desk) -> 
     await desk.gate.propose(answer, "desk_mcp")
     card = await only_card(desk)
 
-    assert [(each.known, each.since) for each in card.everybody] == [
-        (True, "replying to them; your first email to them"),
-        (False, "in this thread; your first email to them"),
-        (False, "first email to this address"),
+    assert [(each.known, each.badge, each.since) for each in card.everybody] == [
+        (True, "replying", "your first email to them"),
+        (False, "new", "in this thread; your first email to them"),
+        (False, "new", "first email to this address"),
     ]
     assert card.risk.level == "high"
     assert "The mail that it answers does not name eve@evil.example." in card.risk.reasons
@@ -345,7 +345,7 @@ async def test_a_mail_with_odd_addresses_is_answered_and_not_called_a_stranger(
         for reason in card.risk.reasons
         if "does not name" in reason or "who wrote" in reason
     ] == []
-    assert card.everybody[0].since == "replying to them; your first email to them"
+    assert card.everybody[0].since == "your first email to them"
 
 
 async def test_the_servers_of_the_contract_know_one_recipient(site: Site) -> None:

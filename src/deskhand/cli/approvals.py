@@ -169,7 +169,7 @@ def _describe_risk(card: "Card") -> list[str]:
 
     named = (("to", card.to), ("cc", card.cc), ("bcc", card.bcc))
     people = [
-        f"{name}: {each.address} ({each.since})"
+        f"{name}: {each.address} ({each.badge}: {each.since})"
         for name, several in named
         for each in several
     ]

@@ -3,12 +3,14 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Literal
 
 from deskhand.gate import lists, lookalikes
 from deskhand.gate.correspondents import Correspondence, find_met, find_written_to
 from deskhand.store import Transaction
 
 _MOST_DOMAINS = 2000
+Badge = Literal["known", "replying", "new"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,14 @@ class Recipient:
     """Whether the person has written to the address before, or it is the sender of a mail that is answered."""
     since: str
     """One phrase for the badge: "3 mails sent, last on 2026-11-02" or "first email to this address"."""
+    answered: bool = False
+    """Known by nothing but the mail that is answered."""
+
+    @property
+    def badge(self) -> Badge:
+        if self.answered:
+            return "replying"
+        return "known" if self.known else "new"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +56,7 @@ class Acquaintance:
                 address, True, f"you wrote to them before, last on {met.last_sent:%Y-%m-%d}"
             )
         if sender is not None and sender.casefold() == address.casefold():
-            return Recipient(address, True, "replying to them; your first email to them")
+            return Recipient(address, True, "your first email to them", answered=True)
         return Recipient(address, False, self._describe_new(address, participants))
 
     def _describe_new(self, address: str, participants: Collection[str]) -> str:
