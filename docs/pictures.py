@@ -97,7 +97,7 @@ def main() -> int:
         page = browser.new_page(viewport=viewport("wide"))
         page.goto(link)
         # The demo's orchestrator drafts its replies while one looks.
-        expect(page.locator(".cards li").nth(4)).to_be_visible(timeout=60_000)
+        expect(page.locator(".cards li").nth(3)).to_be_visible(timeout=60_000)
         state = page.context.storage_state()
         for size in SIZES if len(sys.argv) == 1 else ():
             take(browser, state, page.url, size)

@@ -289,6 +289,7 @@ async def test_in_the_demo_a_mail_arrives_and_its_approved_answer_leaves_once(
                     if each.kind == "draft" and "mira@example.org" in str(each.to)
                 ]
         assert len(drafts) == 1
+        assert len({each.subject for each in cards}) == len(cards)  # none looks doubled
         waiting = demo.command("approvals").stdout
         assert "supplier@example.org" in waiting
         draft = re.search(r"(draft-\w+).*mira@example\.org", waiting)
