@@ -420,3 +420,37 @@ async def test_without_javascript_and_on_a_phone_a_mail_is_read_and_decided(
         await page.goto("/mail")
         await page.get_by_role("link", name="Sent", exact=True).click()
         await page.get_by_text("No mail matches.").wait_for()
+
+
+def add_copies(mail: bytes) -> bytes:
+    return b"Cc: Bob <bob@example.net>, me@example.com, carol@example.org\r\n" + mail
+
+
+@requirement("decide:answers")
+async def test_a_reply_goes_to_the_author_or_to_all_and_page_and_card_say_who_gets_none(
+    room: Room,
+) -> None:
+    await receive(room.desk, add_copies(letter(subject="Two boards")))
+    await receive(room.desk, add_copies(letter(subject="Three boards")))
+    await work(room.desk)
+    alone = await room.read()
+    assert "It goes to <bdi>ann@example.org</bdi>." in alone
+    assert "Who gets it?" not in alone
+    (found,) = await room.desk.mailbox.search('subject:"Two boards"', 5)
+    both = await room.read(f"/decide?mail={quote(found.id)}")
+    assert "only <bdi>ann@example.org</bdi>" in both
+    assert "all: also <bdi>bob@example.net, carol@example.org</bdi>" in both
+
+    card = await room.read(await room.do("reply", "Two boards", text="Yes.", to="author"))
+    assert "bob@example.net, carol@example.org" in card
+    assert "They do not get this answer." in card
+    draft = await room.do("reply", "Three boards", text="Yes, all of you.", to="all")
+    request = await room.desk.waiting.find(draft.removeprefix("/approvals/"))
+    assert (request.action.to, request.action.cc) == (
+        "ann@example.org",
+        "bob@example.net, carol@example.org",
+    )
+    card = await room.read(draft)
+    assert "They do not get this answer." not in card
+    assert "in this thread; your first email to them" in card
+    assert "The mail that it answers does not name" not in card

@@ -44,6 +44,8 @@ class Original:
     subject: str
     date: str
     text: str
+    named: tuple[str, ...]
+    """Every address in its From, To and Cc."""
     warnings: tuple[str, ...]
     """What is odd about it: hidden text, a link that shows one host and leads to another, right-to-left override."""
 

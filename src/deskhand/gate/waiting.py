@@ -8,6 +8,7 @@ from datetime import datetime
 from deskhand import clock, unseen
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, NotFound
 from deskhand.gate import enclosures, lists, recipients
+from deskhand.gate.asking import participants_of
 from deskhand.gate.cards import (
     ASSESSMENT,
     EVERY,
@@ -164,6 +165,7 @@ class Waiting:
                 "",
                 "",
                 "",
+                (),
                 (f"the mailbox cannot show it now: {error.message}",),
             )
         odd = await asyncio.to_thread(_describe_unseen, mail)
@@ -173,6 +175,7 @@ class Waiting:
             subject=mail.summary.subject,
             date=clock.iso(mail.summary.date),
             text=mail.body,
+            named=participants_of(mail),
             warnings=(*mail.alarms, *odd),
         )
 

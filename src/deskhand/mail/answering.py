@@ -38,6 +38,13 @@ def address_all(mail: FullMessage, own: Collection[str]) -> tuple[str, str]:
     return _lines(author or named, named)
 
 
+def left_out(
+    named: Collection[str], own: Collection[str], answered: Collection[str]
+) -> list[str]:
+    """Those whom a mail names and to whom an answer does not go; oneself is not counted."""
+    return _others({*own, *answered}, *named)
+
+
 def _authors(mail: FullMessage, own: Collection[str]) -> list[str]:
     """Reply-To before From; of a mail of one's own those whom it went to."""
     sender = _others(own, mail.summary.sender)

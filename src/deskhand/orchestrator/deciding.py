@@ -30,7 +30,7 @@ async def find(desk: Desk, message_id: str) -> Step:
     return step
 
 
-async def reply(desk: Desk, message_id: str, text: str) -> str:
+async def reply(desk: Desk, message_id: str, text: str, *, to_all: bool) -> str:
     """Draft this reply; the id of the draft, which waits for the person's yes like any other."""
     if not text.strip():
         raise InvalidInput("Write the reply first; nothing was done.")
@@ -40,7 +40,7 @@ async def reply(desk: Desk, message_id: str, text: str) -> str:
         reasoning="You wrote this reply.",
         reply_body=text,
     )
-    step = await _decide(desk, await find(desk, message_id), decision)
+    step = await _decide(desk, await find(desk, message_id), decision, to_all=to_all)
     if step.data.draft_id is None:
         said = (
             step.data.decision.reasoning
@@ -110,10 +110,13 @@ async def apply_rules(desk: Desk, rule: rules.Rule) -> int:
     return woken
 
 
-async def _decide(desk: Desk, step: Step, decision: Decision) -> Step:
+async def _decide(
+    desk: Desk, step: Step, decision: Decision, *, to_all: bool = False
+) -> Step:
     """Carry the decision out now, as a worker would; what cannot be done now a worker tries again."""
     lease = timedelta(seconds=desk.settings.lease_seconds)
-    data = step.data.model_copy(update={"proposed": decision, "by_person": True})
+    decided = {"proposed": decision, "by_person": True, "to_all": to_all}
+    data = step.data.model_copy(update=decided)
     claimed = None
     if await desk.store.write(steps.wake, step, data, OPEN, desk.now()):
         claimed = await desk.store.write(steps.claim_named, step.key, desk.now(), lease)

@@ -11,12 +11,13 @@ from deskhand.clock import iso
 from deskhand.config import MAIN
 from deskhand.errors import Denied, DeskError, Internal, InvalidInput, NotFound
 from deskhand.gate import ledger, lists
-from deskhand.gate.actions import Mail
+from deskhand.gate.actions import Mail, address_lines
+from deskhand.gate.asking import participants_of
 from deskhand.gate.completing import in_thread, own_address, with_signature
 from deskhand.gate.files import fenced
 from deskhand.gate.requests import DRAFT_PREFIX, Request, draft_file_name
 from deskhand.mail import FullMessage, MailSummary, mime
-from deskhand.mail.answering import address_author
+from deskhand.mail.answering import address_all, address_author
 from deskhand.mail.mailboxes import split
 from deskhand.orchestrator import files, pending, steps, triage, watcher
 from deskhand.orchestrator.model import Model
@@ -107,7 +108,8 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         account = await own_address(desk.mailbox, mail)
         try:
             signature = desk.settings.signature_of(account)
-            draft = _draft(held, mail, decision, account, signature, now)
+            own = {account, *desk.settings.own_addresses}
+            draft = _draft(held, mail, decision, account, own, signature, now)
         except InvalidInput as error:
             decision = triage.ask(error.message, "whom to answer")
     if draft is not None and known.words is None and not known.by_person:
@@ -123,6 +125,7 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         "filed": False,
         "proposed": None,
         "by_person": False,
+        "to_all": False,
         "asked": None,
         "words": None,
     }
@@ -172,26 +175,32 @@ def _draft(
     mail: FullMessage,
     decision: Decision,
     account: str,
+    own: set[str],
     signature: str,
     now: datetime,
 ) -> Request:
-    """The reply as a request. Whom it goes to is read from the headers; nobody who decides can choose it."""
+    """The reply as a request. Whom it goes to is read from the headers; whoever decides names nobody."""
     number = held.step.data.drafts + 1
     ending = f"-{number}" if number > 1 else ""
     draft_id = f"{DRAFT_PREFIX}{watcher.fingerprint(held.step.key)}{ending}"
     body = (decision.reply_body or "").strip()
+    to, cc = address_author(mail, own), ""
+    if held.step.data.to_all:
+        to, cc = address_all(mail, own)
     reply = Mail(
         kind="send_email",
         account=account,
-        to=address_author(mail, {account}),
+        **address_lines(to, cc, ""),
         subject=mime.reply_subject(mail.summary.subject),
         body=with_signature(f"{body}\n" if body else "", signature),
     )
     action = reply
     sender = None
+    participants: tuple[str, ...] = ()
     if not pending.is_claimed(mail):
         action = in_thread(reply, mail)
         sender = triage.sender(mail)
+        participants = participants_of(mail)
     return Request(
         id=draft_id,
         origin="draft",
@@ -207,6 +216,7 @@ def _draft(
         reason=decision.reasoning,
         mail=held.step.key,
         sender=sender,
+        participants=participants,
         urgent=decision.decision == "urgent",
         warnings=_warnings(mail, reply),
         fault=None if body else "The body is empty",
@@ -218,7 +228,7 @@ def _words(request: Request) -> str:
 
 
 def _warnings(mail: FullMessage, reply: Mail) -> tuple[str, ...]:
-    if reply.to.casefold() == triage.sender(mail):
+    if triage.sender(mail) in map(str.casefold, reply.everybody):
         return mail.alarms
     astray = (
         f"The answer goes to {reply.to}, where the mail asked for it, not to its sender."

@@ -65,6 +65,8 @@ class MailFacts(BaseModel):
     """What the person or an assistant decided; it is taken up at the next step."""
     by_person: bool = False
     """Whether the person decided that."""
+    to_all: bool = False
+    """Whether the person answers everybody whom the mail names, not its author alone."""
     asked: str | None = None
     """What the person asks of the assistant to whom they left it."""
     words: str | None = None

@@ -19,11 +19,12 @@ from starlette.routing import Route
 from deskhand import unseen
 from deskhand.app import Desk
 from deskhand.errors import Changed, Denied, DeskError, InvalidInput, NotFound
-from deskhand.gate.cards import Card, CardFilter
+from deskhand.gate.cards import Card, CardFilter, Original
 from deskhand.gate.claims import Claim
 from deskhand.gate.letters import Letter
 from deskhand.gate.links import linked_hosts, read_html
 from deskhand.gate.lists import list_askers
+from deskhand.mail.answering import left_out
 from deskhand.orchestrator import first_look, status
 from deskhand.orchestrator.steps import count_left
 from deskhand.web import as_sent, follow_ups, permissions, snoozing, times
@@ -260,12 +261,19 @@ async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
         if original and original.date
         else None,
         "unread": unread,
+        "left_out": _left_out(desk, card, original) if original else [],
         "snoozes": _snoozes(card, desk.now(), desk.settings.timezone),
         "record": f"/timeline?{urlencode({'request': card.id})}",
         "awaited": await follow_ups.find(desk, card),
         **await show_attachments(desk, card),
         **await to_thread.run_sync(_read_card, card),
     }
+
+
+def _left_out(desk: Desk, card: Card, original: Original) -> list[str]:
+    """Whom the mail that it answers names, and who would not get the answer."""
+    own = {card.account, *desk.settings.own_addresses}
+    return left_out(original.named, own, {each.address for each in card.everybody})
 
 
 def _read_card(card: Card) -> dict[str, Any]:

@@ -17,8 +17,11 @@ from starlette.routing import Route
 
 from deskhand.app import Desk
 from deskhand.errors import Denied, DeskError, InvalidInput, NotFound
+from deskhand.gate.completing import own_address
 from deskhand.gate.webauthn import Said
 from deskhand.mail import FullMessage, MailSummary
+from deskhand.mail.addresses import addresses_in
+from deskhand.mail.answering import address_all, address_author, left_out
 from deskhand.orchestrator import deciding, first_look, pending, rules, steps, triage
 from deskhand.orchestrator.rules import Rule
 from deskhand.orchestrator.steps import Step
@@ -153,7 +156,20 @@ async def _open(desk: Desk, step: Step) -> dict[str, Any]:
             (value, *each) for value, each in snoozing.offered(desk.now(), zone).items()
         ],
         "suits": _suits(mail) if mail else {},
+        "to": await _find_answered(desk, mail) if mail else None,
     }
+
+
+async def _find_answered(desk: Desk, mail: FullMessage) -> tuple[str, list[str]] | None:
+    """Whom an answer goes to, and whom one to all goes to as well; None where there is nobody."""
+    own = {await own_address(desk.mailbox, mail), *desk.settings.own_addresses}
+    try:
+        author = address_author(mail, own)
+        lines = address_all(mail, own)
+    except InvalidInput:
+        return None
+    everybody = [each for line in lines for each in addresses_in(line)]
+    return author, left_out(everybody, own, {author})
 
 
 def _suits(mail: FullMessage) -> dict[str, str]:
@@ -210,7 +226,9 @@ async def _find_next(desk: Desk, message_id: str) -> dict[str, str]:
 
 async def _reply(desk: Desk, message_id: str, form: FormData) -> str:
     text = text_in(form, "text").replace("\r\n", "\n")
-    return f"/approvals/{await deciding.reply(desk, message_id, text)}"
+    to_all = text_in(form, "to") == "all"
+    draft = await deciding.reply(desk, message_id, text, to_all=to_all)
+    return f"/approvals/{draft}"
 
 
 async def _archive(desk: Desk, message_id: str, form: FormData) -> None:
