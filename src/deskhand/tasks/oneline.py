@@ -25,6 +25,7 @@ PRIORITIES = ("Low", "Medium", "High", "Urgent")
 _LONGEST_PHRASE = 7
 """Words: `on 30 nov 2026 at 5 pm`."""
 
+_CLOSING = ".,;!?"
 _TAG = re.compile(r"(#|@)([^\W\d]\S*)")
 _DAY = due.DAY_NAMES
 _LIST = rf"(?:{_DAY})(?:(?:,| and|, and) (?:{_DAY}))*"
@@ -42,8 +43,10 @@ _PLACES = {
 _NO_DAY = re.compile(
     rf"(?:.* )?(?:(?:next|this|last|coming) (?:week|month|year|weekend|{_DAY})"
     rf"|(?:today|tomorrow|this|{_DAY}) (?:morning|afternoon|evening|night)"
-    r"|tonight|midnight|yesterday|(?:this )?weekend|day after tomorrow|end of (?:the )?(?:week|month|year)"
+    r"|tonight|tonite|tmrw|tmr|eod|eow|eoy|midnight|yesterday"
+    r"|(?:this )?weekend|day after tomorrow|end of (?:the )?(?:week|month|year)"
     r"|(?:on )?the \d{1,2}(?:st|nd|rd|th)|in (?:\d+|some|a few|a couple of) (?:day|week|month|year)s?"
+    rf"|(?:at|{_DAY}) \d{{1,2}}|(?:{_DAY}) week|\d{{1,2}}\.\d{{1,2}}\.\d{{2}}|\d{{4}}-\d{{2}}-\d{{2}}t\S+"
     r"|\d{1,2}/\d{1,2}(?:/\d{2,4})?|\d{1,2}:\d{2}|every \S+(?: \S+){0,3})",
     re.ASCII,
 )
@@ -162,10 +165,13 @@ def _take_due(said: _Said) -> None:
     """The longest phrase at the end that says when."""
     for size in range(min(_LONGEST_PHRASE, len(said.words)), 0, -1):
         words = " ".join(said.words[-size:])
+        if not due.are_words(words):
+            words = words.rstrip(_CLOSING)  # the line may end as a sentence does
         if due.are_words(words):
             said.due = words
             del said.words[-size:]
             _refuse_before(said, words)
+            said.words[-1:] = [word.removesuffix(",") for word in said.words[-1:]]
             return
 
 
