@@ -4,7 +4,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
@@ -13,6 +13,7 @@ from deskhand.clock import natural
 from deskhand.config import load
 from deskhand.gate import ledger
 from deskhand.gate.actions import Mail
+from deskhand.gate.cards import Kind
 from deskhand.gate.requests import Request
 from deskhand.web.site import site
 from tests.gate.waiting import proposed
@@ -242,6 +243,8 @@ async def test_the_queue_is_searched_and_the_search_stays_through_the_answers(
 
     first = (await person.reads("/")).text
     assert '<option value="Claude 2.1">' in first
+    for kind in get_args(Kind):
+        assert f'<option value="{kind}"' in first
     assert first.index(f'id="row-{8:016x}"') < first.index(f'id="row-{0:016x}"')
     sends = {"digest": mine.digest}
     done = await person.sends(

@@ -54,8 +54,11 @@ _KINDS = (
     ("send_email", "new email"),
     ("reply_email", "reply"),
     ("draft", "drafted reply"),
+    ("forward_email", "forward"),
     ("update_emails", "change of emails"),
     ("unsubscribe", "leave a list"),
+    ("call_tool", "call of a tool"),
+    ("ask_person", "question"),
 )
 _STALE = "This has changed since it was shown to you. Nothing was answered. This is how it is now."
 _KEPT = "It has changed since it was shown to you, and nothing was approved. Your own text is kept below; compare both."
