@@ -21,6 +21,7 @@ from deskhand.gate.actions import SendEmail
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.notes.folders import FOLDERS
 from deskhand.orchestrator.loop import Orchestrator
+from deskhand.running import DeskLock, acquire
 from deskhand.setup import init
 from tests.mail.letters import letter
 from tests.requirements import requirement
@@ -323,3 +324,22 @@ async def _take_mail_in_and_propose() -> None:
     await orchestrator.close()
     await desk.close_mailbox()
     desk.close()
+
+
+@requirement("init:asks-nothing-twice")
+def test_a_desk_that_runs_is_named_because_it_has_the_settings_of_before(
+    account: Account,
+) -> None:
+    account.set_up()
+    words = ("init", "--account", "work", "--mail", "local", "--address", "me@x.de")
+    lock = acquire(account.home)
+    assert isinstance(lock, DeskLock)
+    with lock:
+        lock.announce(8642, {})
+        done = account.deskhand(*words, "--yes")
+        assert (
+            f"the desk runs as process {os.getpid()}; end it and start it again" in done.out
+        )
+        assert "start it again" not in account.deskhand("init", "--yes").out
+    words = (*words[:2], "home", *words[3:-1], "me@y.de")
+    assert "start it again" not in account.deskhand(*words, "--yes").out

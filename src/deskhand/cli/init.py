@@ -138,6 +138,7 @@ def _add_account(home: Path, options: argparse.Namespace, given: dict[str, str])
 
 
 def _carry_out(plan: "ConfigPlan", options: argparse.Namespace, *, folders: bool) -> None:
+    from deskhand import running
     from deskhand.config import load
     from deskhand.setup import init
 
@@ -147,6 +148,10 @@ def _carry_out(plan: "ConfigPlan", options: argparse.Namespace, *, folders: bool
     if folders and settings.vault_path:
         made = init.make_folders(settings.vault_path, settings.inside)
     following = init.next_steps(settings)
+    runs = running.find(settings.home)
+    if runs and plan.changes:
+        again = "end it and start it again: it still has the settings of before"
+        following = [f"the desk runs as process {runs.pid}; {again}", *following]
     facts = {
         "file": str(plan.file),
         "changed": {each.key: each.new for each in plan.changes},
