@@ -48,6 +48,12 @@ async def test_what_left_after_the_backup_does_not_wait_as_if_it_had_not(
     assert found[sent["id"]]["state"] == "unknown"
     assert "Done/" in found[sent["id"]]["note"]
     assert found[aside]["state"] == "waiting"
+    said_so = [
+        entry
+        for entry in map(json.loads, site.home.command("log", "--json").stdout.splitlines())
+        if "may have left already" in entry.get("error", "")
+    ]
+    assert [entry["parameters"]["action_id"] for entry in said_so] == [sent["id"]]
     assert any(sent["id"] in file.name for file in site.files("Pending_Approval"))
     async with site.client("email") as client:
         assert "outcome unknown" in await said(client, "send_email", **HELLO)

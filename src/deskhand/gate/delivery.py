@@ -25,7 +25,7 @@ from deskhand.errors import (
     TimedOut,
     UnderWay,
 )
-from deskhand.gate import later, ledger, results, returning, sends, written_answers
+from deskhand.gate import doubts, later, ledger, results, returning, sends, written_answers
 from deskhand.gate.door import Door
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.hands import Hand, Servers, hand_for, no_servers
@@ -304,7 +304,7 @@ class Delivery:
     async def _leave_to_person(self, request: Request, why: str, call: GateCall) -> Failed:
         """Nobody knows whether it was sent: it waits for the person again, and says so."""
         changes = request.wait_again(
-            returning.describe_doubt(request.action, why), self._now()
+            doubts.describe_doubt(request.action, why), self._now()
         )
         failed = Failed(self._describe_unknown(request, changes["file"]))
         await self.record(
@@ -314,7 +314,7 @@ class Delivery:
         return failed
 
     def _describe_unknown(self, request: Request, file: str) -> OutcomeUnknown:
-        return returning.describe_unknown(self._settings, request.action, file)
+        return doubts.describe_unknown(self._settings, request.action, file)
 
     async def record(
         self,

@@ -5,9 +5,8 @@ import logging
 from datetime import datetime
 
 from deskhand.config import Settings
-from deskhand.errors import Changed, DeskError, OutcomeUnknown
+from deskhand.errors import Changed, DeskError
 from deskhand.gate import enclosures, ledger
-from deskhand.gate.actions import Action
 from deskhand.gate.door import Door
 from deskhand.gate.requests import Request
 from deskhand.store import Store
@@ -41,21 +40,3 @@ async def show_again(store: Store, door: Door, request: Request) -> None:
         await door.replace(request, left)
     except (OSError, DeskError) as error:
         log.warning("not_followed", extra={"request": request.id, "why": str(error)})
-
-
-def describe_doubt(action: Action, why: str) -> str:
-    """What its card says where nobody knows whether it left."""
-    return (
-        f"This {action.noun} may have {action.done} already ({why}). {action.where_to_look} To {action.again} it"
-        " once more, move this file to Approved/; to leave it at that, to Rejected/."
-    )
-
-
-def describe_unknown(settings: Settings, action: Action, file: str) -> OutcomeUnknown:
-    path = settings.own_path("Pending_Approval", file)
-    return OutcomeUnknown(
-        f"outcome unknown; {action.unknown}",
-        hint=f"the person can look into the Sent folder and decide with {path}",
-        reason="unknown",
-        request=path,
-    )

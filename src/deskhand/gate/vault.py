@@ -17,6 +17,7 @@ from deskhand.errors import Changed, DeskError, InvalidInput, NotFound, Unavaila
 from deskhand.gate import files, ledger
 from deskhand.gate.actions import Action
 from deskhand.gate.differences import describe_difference
+from deskhand.gate.doubts import LEFT, doubt
 from deskhand.gate.drafts import HEARD, DraftReader
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.following import knows_thread, says_the_same
@@ -43,7 +44,6 @@ log = logging.getLogger("deskhand.vault")
 _LOST = "Your yes came to nothing: it was changed after your yes. Look at it again."
 _CONFIRM = "It was asked for in the vault; confirm it here."
 _CONFIRM_NO = "In the vault it was asked to reject it; confirm it here."
-_LEFT = "It may have left already: its file lies in Done/, though this desk was put back to a time before that."
 _RESTORED = "Its file was changed in the vault, which counts for nothing here: what would leave is what stands here."
 
 
@@ -145,10 +145,8 @@ class VaultDoor(DraftReader):
         return move
 
     async def _doubt(self, request: Request) -> Request:
-        log.warning("may_have_left", extra={"request": request.id, "why": _LEFT})
-        changes = request.wait_again(f"{_LEFT} {request.action.where_to_look}", self._now())
-        changes |= {"token": request.send_id, "snoozed": None}
-        doubted = await self._write(request, ledger.change, "unknown", **changes)
+        log.warning("may_have_left", extra={"request": request.id, "why": LEFT})
+        doubted = await self._write(request, doubt, self._now())
         if doubted.state == "unknown":
             await self.replace(request, doubted)
         return doubted
