@@ -219,6 +219,18 @@ def test_what_may_mean_two_things_or_none_is_refused(
 
 
 @requirement("notes:edits")
+def test_nothing_is_added_to_what_another_edit_takes_away() -> None:
+    note = "# A\n\none\n\n## B\n\ntwo ^b1\n"
+    for removal in (delete(heading="A"), delete(heading="B"), replace("new", heading="A")):
+        for place in ({"heading": "B"}, {"block": "b1"}):
+            with pytest.raises(DeskError, match="same place"):
+                edited(note, insert("x", **place), removal)
+    assert (
+        edited(note, insert("x", heading="A"), delete(heading="B")) == "# A\n\none\nx\n\n"
+    )
+
+
+@requirement("notes:edits")
 def test_corners_of_places() -> None:
     with pytest.raises(DeskError, match="as far as line 3"):
         edited("---\na: 1\n---", insert("x", lines=3, expect="---"))

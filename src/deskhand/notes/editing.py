@@ -4,6 +4,7 @@ All edits of a call name places of the note as it was before the call, must not 
 at all. A section is what Obsidian shows of a heading: down to the next one of its level or above.
 """
 
+import dataclasses
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -134,6 +135,8 @@ class _Splice:
     text: str | None
     blank_before: bool = False
     blank_after: bool = False
+    named: int | None = None
+    """Where the heading or the block begins that the edit names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,9 +299,12 @@ def _naming(number: int, work: Callable[..., T], *given: Any) -> T:
 
 def _splice(outline: Outline, each: Edit) -> _Splice:
     if each.heading is not None:
-        return _splice_section(outline, find_heading(outline, each.heading), each)
+        number = find_heading(outline, each.heading)
+        made = _splice_section(outline, number, each)
+        return dataclasses.replace(made, named=outline.headings[number].start)
     if each.block is not None:
-        return _splice_block(outline, each.block.strip().lstrip("#^"), each)
+        block = _find_block(outline, each.block.strip().lstrip("#^"))
+        return dataclasses.replace(_splice_block(outline, block, each), named=block.start)
     return _splice_lines(outline, each)
 
 
@@ -425,8 +431,7 @@ def _text_end(flat: str, start: int, end: int) -> int:
 # A block with an id.
 
 
-def _splice_block(outline: Outline, name: str, each: Edit) -> _Splice:
-    block = _find_block(outline, name)
+def _splice_block(outline: Outline, block: _Block, each: Edit) -> _Splice:
     flat = outline.flat
     name = block.id
     if each.do == "delete":
@@ -714,7 +719,7 @@ def _apply(
         range(len(splices)), key=lambda number: (splices[number].start, splices[number].end)
     ):
         each = splices[number]
-        if each.start < place:
+        if each.start < place or _is_under_removed(each, splices):
             raise InvalidInput(
                 "Two edits are for the same place.", hint="Make one of them.", edit=number
             )
@@ -738,6 +743,16 @@ def _apply(
         (length - start, length - end)
         for start, end in (ends[number] for number in range(len(splices)))
     ]
+
+
+def _is_under_removed(each: _Splice, splices: Sequence[_Splice]) -> bool:
+    """Whether it adds to something that another edit takes away: the text would stand under something else."""
+    named = each.named
+    return (
+        named is not None
+        and each.start == each.end
+        and any(other.start <= named < other.end for other in splices)
+    )
 
 
 def _has_properties(outline: Outline) -> bool:
