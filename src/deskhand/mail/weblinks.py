@@ -28,8 +28,14 @@ _PORT = re.compile(r"(?::(\d*))?\Z", re.ASCII)
 _FORBIDDEN = re.compile(r"[\x00-\x1f#%/:<>?@\[\\\]^|\x7f]")
 _ESCAPED = str.maketrans({" ": "%20", "*": "%2A"})
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
+# Mail programs make a link of a bare name too: with something behind it, or where it ends as names on the web do.
+_LABEL = r"[^\W_](?:[\w-]{0,61}[^\W_])?"
+_DOT = r"[.\u3002\uff0e\uff61]"
 _START = re.compile(
-    r"(?:https?|ftp|wss?):(?=[^\s])|(?<![\w.@/-])www\.(?=\w)", re.IGNORECASE
+    r"(?:https?|ftp|wss?):(?=[^\s])|(?<![\w.@%/-])(?:www\.(?=\w)"
+    rf"|(?=(?P<bare>(?:{_LABEL}{_DOT}){{1,30}}(?:[^\W\d_]{{2,63}}(?=(?::\d{{1,5}})?[/?#])"
+    r"|(?:com|net|org|edu|gov)(?![\w@-]|\.\w))))\w)",
+    re.IGNORECASE,
 )
 _TEXT_END = re.compile(r"[ \t\r\n\f<>\"]")
 _EARLIER_END = re.compile(r"[\s'`{}|^()\[\],;*!]")
@@ -62,6 +68,11 @@ def resolve(address: str, base: Target | None = None) -> Target | None:
 def links_in(text: str) -> Iterator[Link]:
     """The addresses in a text, in their order."""
     for start in _START.finditer(text):
+        if bare := start["bare"]:
+            target = _target("http", bare)
+            if target:
+                yield Link(bare, (target,))
+            continue
         rest = text[start.start() : start.start() + LONGEST]
         end = _TEXT_END.search(rest)
         address = rest[: end.start()] if end else rest
