@@ -84,6 +84,25 @@ async def test_no_text_of_a_stranger_steers_the_terminal_on_which_it_is_shown(
     assert row["action"]["body"] == unseen
 
 
+@requirement("terminal:asks")
+async def test_without_a_terminal_high_risk_wants_a_word_that_it_was_looked_at(
+    site: Site,
+) -> None:
+    async with site.client("email") as client:
+        await said(client, "send_email", **HELLO | {"body": "Hidden \u200b\u200b words\n"})
+        (row,) = [
+            json.loads(line)
+            for line in site.home.command("approvals", "--json").stdout.splitlines()
+        ]
+        refused = site.home.command("approve", row["id"])
+        assert (refused.returncode, "this is of high risk" in refused.stderr) == (2, True)
+        assert site.home.command("reject", row["id"]).returncode == 0
+        assert site.home.command("approve", row["id"]).returncode == 2
+        done = site.home.command("approve", row["id"], "--digest", row["digest"])
+        assert done.returncode == 0, done.stderr
+        assert site.home.command("approve", row["id"]).returncode == 0  # said before
+
+
 @requirement("gate:content-bound")
 async def test_approving_at_the_command_line_does_not_bless_an_edited_file(
     site: Site,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from deskhand.cli.command import (
+    NO_TERMINAL,
     ask_secret,
     command,
     flag,
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+_ANSWERABLE = ("waiting", "snoozed", "unknown", "rejected")
+
+
 def add_to(commands: Any) -> None:
     listing = command(
         commands, "approvals", _list, "list what waits for your answer", json=True
@@ -41,7 +45,7 @@ def add_to(commands: Any) -> None:
         commands,
         "approve",
         _approve,
-        "say yes: on a terminal after you saw the mail, elsewhere or with --digest or --yes at once",
+        "say yes: on a terminal after you saw the mail, elsewhere at once; high risk wants --digest or --yes there",
         json=True,
     )
     flag(approve, "--yes", "do not ask")
@@ -135,14 +139,27 @@ def _show(options: argparse.Namespace) -> None:
 
 def _approve(options: argparse.Namespace) -> None:
     digest = options.digest
-    if digest is None and not options.yes and sys.stdin.isatty():
+    unseen = digest is None and not options.yes
+    if unseen and sys.stdin.isatty():
         digest = _ask_for_yes(options.id)
-    _print(
-        _at_the_desk(
-            lambda desk: desk.answers.approve_now(options.id, digest, "person", claim(desk))
-        ),
-        options,
-    )
+        unseen = False
+
+    async def work(desk: "Desk") -> "Card":
+        if unseen:
+            await _demand_harmless(desk, options.id)
+        return await desk.answers.approve_now(options.id, digest, "person", claim(desk))
+
+    _print(_at_the_desk(work), options)
+
+
+async def _demand_harmless(desk: "Desk", request_id: str) -> None:
+    """Where nobody can be asked, what is of high risk wants a word that says it was looked at."""
+    card = await desk.waiting.card(request_id)
+    if card.risk.level == "high" and card.state in _ANSWERABLE:
+        raise InvalidInput(
+            f"{NO_TERMINAL}, and this is of high risk: {card.risk.reasons[0]}",
+            hint=f"look at it with `deskhand show {request_id}`, then add its --digest, or --yes",
+        )
 
 
 def _ask_for_yes(request_id: str) -> str:
