@@ -109,7 +109,7 @@ several: [one, two]
 ![a photo|120](img/photo.png) and ![[photo.png|300x200]], ![[gone.png]], ![[paper.pdf]], [app](obsidian://open?x=1)
 
 - [ ] to do
-- [x] done #garden/roses, #1234 and a#b
+- [x] done #garden/roses, #1234 and a#b ^item-1
 
 > [!warning] Mind the *gap*
 > Text.
@@ -128,6 +128,11 @@ A ==high **light**==, a == b == c, a footnote[^1], ^[said in place], again[^1], 
 | a | b |
 |---|--:|
 | 1 | 2 |
+
+^table-1
+
+Two ^2 stays ^two
+and more ^para-1
 
 ![[Shown#Second part]]
 
@@ -551,6 +556,10 @@ async def test_a_note_is_shown_as_obsidian_shows_it(rich: World) -> None:
 async def test_what_is_no_tag_no_highlight_and_no_footnote_stays_text(rich: World) -> None:
     text = (await rich.person.reads("/notes/open?path=Rich/Everything.md")).text
 
+    for hidden in ("^item-1", "^table-1", "^para-1"):
+        assert hidden not in text
+    assert "Two ^2 stays ^two" in text
+    assert "<p></p>" not in text
     assert text.count('class="tag"') == 1
     assert text.count("<mark>") == 1
     assert text.count("<sup>") == 5

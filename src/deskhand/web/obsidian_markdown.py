@@ -52,9 +52,13 @@ _CALLOUT = re.compile(
 _CHECKBOX = re.compile(r"\[(?P<mark>[^\[\]\n])\][ \t]+(?=\S)")
 
 
+_BLOCK_ID = re.compile(r"(?:^|[ \t\n])\^[A-Za-z0-9-]{1,100}[ \t]*\Z")
+
+
 def add_to(parser: MarkdownIt) -> None:
     parser.block.ruler.before("reference", "footnote", _footnote, {"alt": ["paragraph"]})
     parser.core.ruler.after("block", "callouts", _shape_blocks)
+    parser.core.ruler.after("callouts", "ids", _hide_ids)
     for name, rule in (
         ("wikilink", _wikilink),
         ("reference", _reference),
@@ -217,6 +221,17 @@ def _shape_blocks(state: Any) -> None:
                 tokens[-1].hidden = state.tokens[at + 1].hidden = True
         tokens.append(token)
     state.tokens = tokens
+
+
+def _hide_ids(state: Any) -> None:
+    """The id of a block is for links to it."""
+    for at, token in enumerate(state.tokens):
+        last = max(token.content.rfind("\n"), 0)
+        found = _BLOCK_ID.search(token.content, last) if token.type == "inline" else None
+        if found:
+            token.content = token.content[: found.start()]
+        if found and not token.content:
+            state.tokens[at - 1].hidden = state.tokens[at + 1].hidden = True
 
 
 def _callout(quote: Token, found: re.Match[str]) -> list[Token]:
