@@ -17,7 +17,6 @@ REQUIREMENTS = {
     "errors:two-forms": "Each error has the mail and notes servers' wire form, the tasks server's, and an exit code.",
     "guard:effects": "A call is of low risk only where the person's rule says what it does; no server's hint calms.",
     "guard:asks": "At a guarded server's own door a card names who asks, a refusal the card, and ask_person is there.",
-    "guard:effects": "A call of a tool of which nobody says what it does is at least of medium risk.",
     "guard:waits": "A call that no rule lets pass waits like a mail, happens once after the yes, and is told once.",
     "guard:task": "A call of another server's tool that waits is a task, and each end of it an end of the task.",
     "guard:passes": "Through the desk another server answers, reports and fails as it does by itself, in both eras.",
