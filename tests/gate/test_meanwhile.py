@@ -276,6 +276,24 @@ async def test_a_file_that_an_earlier_version_had_put_aside_is_a_yes_like_any_ot
     assert len(site.sent) == 1
 
 
+@requirement("faults:leftovers")
+@pytest.mark.parametrize("leftover", ["a folder", "a link"])
+async def test_what_an_earlier_version_put_aside_and_nobody_can_move_holds_up_no_yes(
+    site: Site, leftover: str
+) -> None:
+    sending = site.home.vault / "Approved" / ".sending"
+    sending.parent.mkdir(exist_ok=True)
+    if leftover == "a folder":
+        (sending / "0123456789abcdef stray.md").mkdir(parents=True)
+    else:
+        sending.symlink_to(site.home.path, target_is_directory=True)
+    async with site.client("email") as client:
+        await said(client, "send_email", **HELLO)
+        site.approve()
+        assert (await said(client, "send_email", **HELLO)).startswith(SENT)
+    assert len(site.sent) == 1
+
+
 @requirement("gate:expires")
 async def test_a_request_expires_though_its_file_is_gone_or_can_no_longer_be_read(
     site: Site,

@@ -29,6 +29,8 @@ class Follower:
         self._key = key
         self._returned = False
         """Whether the files that an earlier version had put aside are back."""
+        self._left_aside: set[str] = set()
+        """Those that cannot be moved; each is told of once."""
 
     def show(self, request: Request) -> str:
         """The request as the person reads it: made from the action, never from anybody's words about it."""
@@ -39,11 +41,27 @@ class Follower:
         )
 
     async def return_claimed(self) -> None:
+        """Bring back what an earlier version put aside, each file by itself; what stays is tried again."""
         if self._returned:
             return
-        for claimed in await asyncio.to_thread(self.folders.claimed):
-            await self._return(claimed)
-        self._returned = True
+        try:
+            aside = await asyncio.to_thread(self.folders.claimed)
+        except (DeskError, OSError) as error:
+            self._leave_aside(".sending", error)
+            return
+        left = False
+        for claimed in aside:
+            try:
+                await self._return(claimed)
+            except (DeskError, OSError) as error:
+                self._leave_aside(claimed, error)
+                left = True
+        self._returned = not left
+
+    def _leave_aside(self, name: str, error: Exception) -> None:
+        if name not in self._left_aside:
+            log.warning("not_returned", extra={"file": name, "why": str(error)})
+        self._left_aside.add(name)
 
     async def _return(self, claimed: str) -> None:
         """A file that an earlier version put aside lies where its request says, like all others."""
