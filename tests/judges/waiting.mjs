@@ -20,7 +20,8 @@ const waitWithSdk = async () => {
   const client = new Client({ name: "judge", version: "1" });
   await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } }));
   await client.listTools();
-  let ended = then && then !== "leave" && await client.experimental.tasks.getTaskResult(then);
+  const { CallToolResultSchema: shape } = await load("sdk", "dist", "esm", "types.js");
+  let ended = then && then !== "leave" && await client.experimental.tasks.getTaskResult(then, shape);
   if (!ended) for await (const each of client.experimental.tasks.callToolStream({ name: tool, arguments: input })) {
     if (each.type === "taskCreated") said(each.task.taskId);
     ended = each.result ?? { error: each.error?.message };
