@@ -437,6 +437,21 @@ async def test_mails_are_changed_by_list_and_by_query_and_changed_back(
     await world.person.sends("/mail/undo", at="/mail")
     assert "TRASH" not in await labels("Garden")
 
+    async def offered() -> list[str]:
+        page = (await world.person.reads(f"/mail/{world.mails['Garden']}")).text
+        assert "AI_PROCESSED" not in page
+        return re.findall(r'name="do" value="(\w+)"', page)
+
+    assert await offered() == ["archive", "read", "star", "trash"]
+    for do in ("archive", "read", "star", "trash"):
+        await world.person.sends(
+            "/mail/change", garden | {"do": do, "sure": "1"}, at="/mail"
+        )
+    assert await offered() == ["unread", "unstar", "untrash"]
+    await world.person.sends("/mail/change", garden | {"do": "untrash"}, at="/mail")
+    for do in ("unread", "unstar"):
+        await world.person.sends("/mail/change", garden | {"do": do}, at="/mail")
+
     every = {"q": "subject:garden", "all": "1", "do": "star"}
     assert "2 mails" in (await world.person.sends("/mail/change", every, at="/mail")).text
     await world.person.sends("/mail/change", every | {"sure": "1"}, at="/mail")

@@ -1,7 +1,7 @@
 """Mail: search, a message, its thread, its files, and what the person does with mails. Looking changes nothing."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -108,6 +108,26 @@ def _describe_done(request: Request) -> str | None:
     return f"{count} mail{'' if count == 1 else 's'} {what}."
 
 
+def _list_deeds(labels: Collection[str]) -> list[tuple[str, str]]:
+    """What can be done with a mail as it is now."""
+    deeds = [
+        ("unread", "Mark as unread"),
+        ("star", "Star"),
+        ("trash", "Trash"),
+    ]
+    if "UNREAD" in labels:
+        deeds[0] = ("read", "Mark as read")
+    if "STARRED" in labels:
+        deeds[1] = ("unstar", "Unstar")
+    if "TRASH" in labels:
+        deeds[2] = ("untrash", "Out of the trash")
+    elif "INBOX" in labels:
+        deeds.insert(0, ("archive", "Archive"))
+    elif "SENT" not in labels:
+        deeds.insert(0, ("unarchive", "Back to the inbox"))
+    return deeds
+
+
 async def _message(request: Request) -> Response:
     desk = desk_of(request)
     message_id = request.path_params["message_id"]
@@ -118,6 +138,7 @@ async def _message(request: Request) -> Response:
     return await render(
         request,
         "message.html",
+        deeds=_list_deeds(mail.summary.labels),
         title=mail.summary.subject or "(no subject)",
         mail=mail,
         arrived=shown_time(desk, mail.summary.date),
