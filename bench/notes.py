@@ -1,5 +1,7 @@
 """Measures the notes server on vaults of several sizes, against ripgrep and against a plain scan of all files.
 
+Each call is followed by a trivial one of a bare SDK server, so that what is measured does not depend on the machine.
+
 python bench/notes.py --sizes 1000,10000 --json
 """
 
@@ -15,7 +17,8 @@ import sys
 import tempfile
 import time
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,6 +29,7 @@ import anyio.to_thread
 from mcp import Client, StdioServerParameters
 
 from bench import vaults
+from bench.server import BARE, stdio_client
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.errors import Unreadable
@@ -39,6 +43,18 @@ COMPARED = 300
 KINDS = ("rare", "common", "phrase", "prefix", "substring", "cjk")
 
 
+Asked = tuple[str, dict[str, Any]]
+"""A tool, and what it is given."""
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The notes server, and a bare one that gives back what it is given; over the same client."""
+
+    notes: Client
+    bare: Client
+
+
 @dataclass
 class Figures:
     notes: int
@@ -50,6 +66,8 @@ class Figures:
     plain_write_ms: float = 0
     p50_ms: dict[str, float] = field(default_factory=dict)
     p99_ms: dict[str, float] = field(default_factory=dict)
+    bare_ms: dict[str, float] = field(default_factory=dict)
+    times_bare: dict[str, float] = field(default_factory=dict)
     ripgrep_ms: dict[str, float] = field(default_factory=dict)
     times_faster: dict[str, float] = field(default_factory=dict)
     compared: int = 0
@@ -158,33 +176,42 @@ async def measure(vault: Path, home: Path, size: int, count: int, seed: int) -> 
     }
     command = ["-m", "deskhand", "mcp", "obsidian"]
     before = set(children())
-    async with Client(
-        StdioServerParameters(command=sys.executable, args=command, env=environment),
-        mode="auto",
-    ) as client:
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(
+            Client(
+                StdioServerParameters(command=sys.executable, args=command, env=environment)
+            )
+        )
         (server,) = set(children()) - before
+        sides = Sides(client, await stack.enter_async_context(stdio_client(BARE)))
         await build(client, server, home, figures)
         await refresh(client, vault, figures)
         chance = random.Random(seed)
         for kind in KINDS:
-            asked = [some_query(kind, chance, texts) for _ in range(count)]
-            times = [
-                await timed(client, "search_notes", query=query, limit=PAGE)
-                for query in asked
+            queries = [some_query(kind, chance, texts) for _ in range(count)]
+            searches: list[Asked] = [
+                ("search_notes", {"query": query, "limit": PAGE}) for query in queries
             ]
-            note(figures, kind, times, [ripgrep(vault, query) for query in asked[:8]])
-        listing = [
-            await timed(
-                client, "list_notes", directory="", filter="status:done", limit=LISTED
-            )
-            for _ in range(count)
-        ]
-        note(figures, "filtered list", listing, [ripgrep(vault, "status: done")])
-        await ask_for_links(client, vault, [*texts], count, chance, figures)
+            await ask(sides, kind, searches, figures)
+            beside_ripgrep(figures, kind, vault, queries[:8])
+        wanted = {"directory": "", "filter": "status:done", "limit": LISTED}
+        await ask(sides, "filtered list", [("list_notes", wanted)] * count, figures)
+        beside_ripgrep(figures, "filtered list", vault, ["status: done"])
+        await ask_for_links(sides, vault, [*texts], count, chance, figures)
         await compare(client, texts, chance, figures)
-        await change_parts(client, vault, count, figures)
+        await change_parts(sides, vault, count, figures)
         figures.peak_rss_mb = peak(server)
     return figures
+
+
+async def ask(sides: Sides, kind: str, asked: Iterable[Asked], figures: Figures) -> None:
+    """Ask one after the other, and the bare server after each."""
+    times = []
+    bare = []
+    for tool, arguments in asked:
+        times.append(await timed(sides.notes, tool, **arguments))
+        bare.append(await timed(sides.bare, "echo", text="hello"))
+    note(figures, kind, times, bare)
 
 
 async def build(client: Client, server: int, home: Path, figures: Figures) -> None:
@@ -214,7 +241,7 @@ async def refresh(client: Client, vault: Path, figures: Figures) -> None:
 
 
 async def ask_for_links(
-    client: Client,
+    sides: Sides,
     vault: Path,
     paths: list[str],
     count: int,
@@ -222,22 +249,13 @@ async def ask_for_links(
     figures: Figures,
 ) -> None:
     asked = [chance.choice(paths) for _ in range(count)]
-    times = [await timed(client, "get_links", path=path) for path in asked]
-    note(
-        figures,
-        "links",
-        times,
-        [ripgrep(vault, f"[[{Path(path).stem}") for path in asked[:8]],
-    )
-    note(
-        figures,
-        "tags",
-        [await timed(client, "list_tags") for _ in range(count)],
-        [ripgrep(vault, "#")],
-    )
+    await ask(sides, "links", [("get_links", {"path": path}) for path in asked], figures)
+    beside_ripgrep(figures, "links", vault, [f"[[{Path(path).stem}" for path in asked[:8]])
+    await ask(sides, "tags", [("list_tags", {})] * count, figures)
+    beside_ripgrep(figures, "tags", vault, ["#"])
 
 
-async def change_parts(client: Client, vault: Path, count: int, figures: Figures) -> None:
+async def change_parts(sides: Sides, vault: Path, count: int, figures: Figures) -> None:
     """A line added to a note of a megabyte, and a part of it changed."""
     large = vault / "large.md"
     section = "words of a long note that nobody wants to send for one line\n" * 80
@@ -245,27 +263,24 @@ async def change_parts(client: Client, vault: Path, count: int, figures: Figures
         "---\nstatus: open\n---\n"
         + "".join(f"## Part {number}\n\n{section}\n" for number in range(210))
     )
-    times = []
     written = []
-    for number in range(count):
-        text = f"- {number}"
-        times.append(
-            await timed(
-                client, "append_note", path="large.md", text=text, heading="Part 100"
+
+    def additions() -> Iterator[Asked]:
+        for number in range(count):
+            yield (
+                "append_note",
+                {"path": "large.md", "text": f"- {number}", "heading": "Part 100"},
             )
-        )
-        written.append(plain_write(vault, large.read_bytes()))
+            written.append(plain_write(vault, large.read_bytes()))
+
+    await ask(sides, "append to 1 MB", additions(), figures)
     figures.plain_write_ms = round(statistics.median(written), 2)
-    note(figures, "append to 1 MB", times, [])
-    times = []
+    edits: list[Asked] = []
     for number in range(count):
+        heading = {"heading": f"Part {number}", "do": "replace", "text": f"new {number}"}
         key = {"key": "status", "do": "replace", "value": str(number)}
-        edits = [
-            {"heading": f"Part {number}", "do": "replace", "text": f"new {number}"},
-            key,
-        ]
-        times.append(await timed(client, "edit_note", path="large.md", edits=edits))
-    note(figures, "edit of 1 MB", times, [])
+        edits.append(("edit_note", {"path": "large.md", "edits": [heading, key]}))
+    await ask(sides, "edit of 1 MB", edits, figures)
     large.unlink()
     (vault / ".plain").unlink()
 
@@ -333,14 +348,20 @@ async def timed(client: Client, tool: str, **arguments: Any) -> float:
     return (time.perf_counter() - start) * 1000
 
 
-def note(figures: Figures, kind: str, times: list[float], scans: list[float]) -> None:
+def note(figures: Figures, kind: str, times: list[float], bare: list[float]) -> None:
     ordered = sorted(times)
     figures.p50_ms[kind] = round(statistics.median(ordered), 2)
     figures.p99_ms[kind] = round(
         ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))], 2
     )
-    if not scans:
-        return
+    figures.bare_ms[kind] = round(statistics.median(bare), 2)
+    figures.times_bare[kind] = round(statistics.median(times) / statistics.median(bare), 2)
+
+
+def beside_ripgrep(
+    figures: Figures, kind: str, vault: Path, queries: Iterable[str]
+) -> None:
+    scans = [ripgrep(vault, query) for query in queries]
     figures.ripgrep_ms[kind] = round(statistics.median(scans), 1)
     figures.times_faster[kind] = round(figures.ripgrep_ms[kind] / figures.p50_ms[kind], 1)
 
@@ -449,12 +470,16 @@ def lines(figures: Figures) -> Iterator[str]:
     yield f"peak memory of the server: {figures.peak_rss_mb:.0f} MB"
     yield f"found after a change by another program: {figures.refresh_ms} ms"
     yield f"compared with a plain scan: {figures.compared} queries, different: {figures.different or 'none'}"
-    yield f"{'':16}{'p50 ms':>10}{'p99 ms':>10}{'ripgrep ms':>12}{'times':>8}"
+    yield (
+        f"{'':16}{'p50 ms':>10}{'p99 ms':>10}{'bare ms':>10}{'of bare':>9}"
+        f"{'ripgrep ms':>12}{'times':>8}"
+    )
     for kind, p50 in figures.p50_ms.items():
         beside = ""
         if kind in figures.ripgrep_ms:
             beside = f"{figures.ripgrep_ms[kind]:12.1f}{figures.times_faster[kind]:8.0f}"
-        yield f"{kind:16}{p50:10.2f}{figures.p99_ms[kind]:10.2f}{beside}"
+        bare = f"{figures.bare_ms[kind]:10.2f}{figures.times_bare[kind]:9.2f}"
+        yield f"{kind:16}{p50:10.2f}{figures.p99_ms[kind]:10.2f}{bare}{beside}"
     yield f"{'plain write':16}{figures.plain_write_ms:10.2f}"
 
 
