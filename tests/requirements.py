@@ -46,6 +46,7 @@ REQUIREMENTS = {
     "server:hints": "A tool without a title and four hints cannot be served.",
     "server:masked": "The text of a crash stays in the log, under a reference id the caller gets.",
     "server:stdout": "Nothing but the protocol reaches stdout.",
+    "server:stdio": "A server on stdio answers on pipes, sockets and files; for pipes and sockets it needs no thread.",
     "server:answers": "Malformed JSON and lone surrogates are answered, and the server lives on.",
     "server:prompt": "Over HTTP an answer leaves at once, head and body.",
     "server:bearer": "Over HTTP nobody enters without the bearer token, nor with a foreign Host or Origin.",

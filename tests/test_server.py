@@ -4,6 +4,7 @@ import json
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from subprocess import PIPE
 from typing import Annotated, Any
 
@@ -336,6 +337,83 @@ def test_nothing_but_the_protocol_reaches_stdout() -> None:
     assert [answer["id"] for answer in answers] == [1, 2]
     assert "from print" in logged
     assert "from a child" in logged
+
+
+COUNTING = """
+import threading
+from deskhand.servers.server import DeskServer
+from deskhand.servers.tool import READS, tool
+import anyio
+
+async def count(text: str) -> str:
+    "How many threads there are, and the text."
+    return f"{threading.active_count()} {text}"
+
+anyio.run(DeskServer("counting", [tool(count, title="Count", annotations=READS)]).run_stdio_async)
+"""
+LONG = "grün " * 400_000
+"""More than a pipe holds, and more than is read at once."""
+
+
+def told(answer: Any) -> str:
+    return str(answer["result"]["content"][0]["text"])
+
+
+@requirement("server:stdio")
+def test_on_pipes_a_server_hears_and_speaks_without_a_thread() -> None:
+    lines = [INITIALIZE, call(2, "count", json.dumps({"text": LONG}))]
+    answers, _ = converse([sys.executable, "-c", COUNTING], lines, 2, encoding="utf-8")
+
+    assert told(answers[1]) == f"1 {LONG}"
+
+
+@requirement("server:stdio")
+def test_on_sockets_as_node_gives_them_a_server_answers_too() -> None:
+    said = f"{INITIALIZE}\n{call(2, 'count', json.dumps({'text': LONG}))}"  # no line end
+    ours, its_stdin = socket.socketpair()
+    heard, its_stdout = socket.socketpair()
+    with ours, heard, heard.makefile("r", encoding="utf-8") as answers:
+        with its_stdin, its_stdout:
+            process = subprocess.Popen(
+                [sys.executable, "-c", COUNTING],
+                stdin=its_stdin.fileno(),
+                stdout=its_stdout.fileno(),
+            )
+        with process:
+            ours.sendall(said.encode())
+            ours.shutdown(socket.SHUT_WR)
+            received = [json.loads(line) for line in answers]
+
+    assert told(received[1]) == f"1 {LONG}"
+    assert process.returncode == 0
+
+
+@requirement("server:stdio")
+def test_from_a_file_into_a_file_a_server_answers_too(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    asked.write_text(f"{INITIALIZE}\n{call(2, 'count', json.dumps({'text': LONG}))}\n")
+    answered = tmp_path / "answered"
+    with asked.open() as stdin, answered.open("w") as stdout:
+        command = [sys.executable, "-c", COUNTING]
+        subprocess.run(command, stdin=stdin, stdout=stdout, timeout=60, check=True)
+
+    answers = [json.loads(line) for line in answered.read_text("utf-8").splitlines()]
+    assert told(answers[1]).partition(" ")[2] == LONG
+
+
+@requirement("server:stdio")
+def test_a_pipe_that_others_share_can_be_written_as_before_when_a_server_has_ended() -> (
+    None
+):
+    shell = '"$0" -c "$1"; echo behind it'
+    command = ["sh", "-c", shell, sys.executable, COUNTING]
+    done = subprocess.run(
+        command, input=f"{INITIALIZE}\n", stdout=PIPE, text=True, timeout=60, check=True
+    )
+
+    answer, behind = done.stdout.splitlines()
+    assert json.loads(answer)["id"] == 1
+    assert behind == "behind it"
 
 
 @requirement("server:answers")

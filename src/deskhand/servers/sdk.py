@@ -31,6 +31,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, printable
 from deskhand.servers import callers
 from deskhand.servers.calls import ToolResult
+from deskhand.servers.pipes import take_pipes
 from deskhand.servers.stdio import AnsweringStream, NotingStream, OpenRequests
 from deskhand.servers.wire import Wire
 
@@ -114,10 +115,12 @@ class SDKServer(MCPServer[None]):
             await connection.notify(method, params)
 
     async def run_stdio_async(self) -> None:
-        async with stdio_server() as (incoming, outgoing):
-            # A stray print stays in Python's buffer and would land on the wire at exit.
-            with contextlib.redirect_stdout(sys.stderr):
-                await self._serve(incoming, outgoing)
+        with take_pipes() as pipes:
+            said: Any = pipes
+            async with stdio_server(said, said) as (incoming, outgoing):
+                # A stray print stays in Python's buffer and would land on the wire at exit.
+                with contextlib.redirect_stdout(sys.stderr):
+                    await self._serve(incoming, outgoing)
 
     async def run_wire(self, wire: Wire) -> None:
         """Serve one connection that speaks as stdio does; any number of them at once."""
