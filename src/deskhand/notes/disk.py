@@ -20,7 +20,7 @@ from functools import cache
 from hashlib import blake2b, sha256
 
 from deskhand.durable import sync
-from deskhand.errors import Changed, Denied, DeskError, Exists, NotFound, TooLarge
+from deskhand.errors import Changed, Denied, Exists, NotFound, TooLarge
 from deskhand.files import private_mode
 from deskhand.locks import wait_for_lock
 
@@ -29,6 +29,7 @@ SIZE_LIMIT = 16 * 1024 * 1024
 _NO_REPLACE, _EXCHANGE = "no_replace", "exchange"
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
 _TWINS = 2
+_PIECE = 1 << 20
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -82,13 +83,19 @@ def read(folder: int, name: str, limit: int = SIZE_LIMIT) -> bytes:
             raise Denied(f"{name} is not an ordinary file", reason="special") from error
         raise
     try:
-        # Before Python takes it: of a folder it makes an error of its own, and leaves it open.
-        _demand_ordinary(_drop_leftover(folder, name, os.fstat(file)), name, limit)
-    except DeskError:
+        info = _drop_leftover(folder, name, os.fstat(file))
+        _demand_ordinary(info, name, limit)
+        return _read_all(file, info.st_size)
+    finally:
         os.close(file)
-        raise
-    with os.fdopen(file, "rb") as opened:
-        return opened.read()
+
+
+def _read_all(file: int, size: int) -> bytes:
+    """What is in the file; somebody may be writing to it, so that it need not be as long as it was."""
+    pieces = [os.read(file, size + 1)]
+    while pieces[-1] and sum(map(len, pieces)) != size:
+        pieces.append(os.read(file, _PIECE))
+    return b"".join(pieces)
 
 
 def create(folder: int, name: str, data: bytes) -> None:
@@ -239,8 +246,10 @@ def _changed(name: str) -> Changed:
 def _settled_as(folder: int, name: str, expected: bytes) -> bool:
     """Whether the file has this content and nobody has it open for writing."""
     file = os.open(name, _READ, dir_fd=folder)
-    with os.fdopen(file, "rb") as opened:
-        return not _has_writer(file) and opened.read() == expected
+    try:
+        return not _has_writer(file) and _read_all(file, len(expected)) == expected
+    finally:
+        os.close(file)
 
 
 def _has_writer(file: int) -> bool:

@@ -249,6 +249,9 @@ def _backlinks(view: View, path: str, limit: int) -> tuple[list[str], int]:
 
 
 def _tags(view: View) -> list[tuple[str, int]]:
+    stale = [*lookup.stale_notes(view.db)]
+    if not stale:
+        return [(written, notes) for _, written, notes in lookup.every_tag(view.db)]
     shown: dict[str, str] = {}
     counted: Counter[str] = Counter()
     for name, written, notes in lookup.every_tag(view.db):
@@ -256,7 +259,7 @@ def _tags(view: View) -> list[tuple[str, int]]:
         counted[name] = notes
     for filed in lookup.filed_tags_of_stale(view.db):
         counted.subtract(map(links.name_key, json.loads(filed)))
-    for path in lookup.stale_notes(view.db):
+    for path in stale:
         for tag in catalog.marks_of(_source(view, path) or "").tags:
             shown.setdefault(links.name_key(tag), tag)
             counted[links.name_key(tag)] += 1

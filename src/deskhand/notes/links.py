@@ -127,6 +127,8 @@ def _address(written: str) -> str:
 
 def name_key(name: str) -> str:
     """What is the same for two names that a link does not tell apart."""
+    if name.isascii():
+        return name.lower()
     return unicodedata.normalize("NFC", name).casefold()
 
 

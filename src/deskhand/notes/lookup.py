@@ -6,6 +6,7 @@ found is looked up in the postings, so that a part of a word costs hardly more t
 
 import heapq
 from collections.abc import Iterator
+from itertools import chain
 from sqlite3 import Connection
 from typing import NamedTuple
 
@@ -87,8 +88,13 @@ def candidates(
     stale = db.execute(
         f"SELECT {_ROW} FROM note WHERE stale AND id < ? ORDER BY id DESC", (before,)
     )
+    first = stale.fetchone()
+    if first is None:  # as it mostly is, and merging would cost as much as asking
+        return map(Candidate._make, filed)
     return heapq.merge(
-        map(Candidate._make, filed), map(Candidate._make, stale), key=lambda row: -row.id
+        map(Candidate._make, filed),
+        map(Candidate._make, chain([first], stale)),
+        key=lambda row: -row.id,
     )
 
 

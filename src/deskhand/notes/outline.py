@@ -215,19 +215,22 @@ def _find_headings(flat: str, body: int) -> tuple[list[Heading], list[tuple[int,
     place = top = body
     barren = -1
     around: dict[int, int] = {}
+    length = len(flat)
     while found := _MARK.search(marked, place):
         start = found.start()
         inside = 0
-        if found["indent"]:
-            indent = _width(found["indent"])
+        blank, atx, title = found.group("indent", "atx", "title")
+        if blank:
+            indent = _width(blank)
             inside = _item_around(flat, start, indent, body, around)
             if indent - inside >= _CODE:
                 place = line_end(flat, start)
                 continue
-        if found["atx"]:
-            place = top = min(found.end(), len(flat))
+        if atx:
+            place = top = min(found.end(), length)
             if not inside:
-                headings.append(_marked_heading(found, place))
+                text = _heading_text(title or "")
+                headings.append(Heading(len(atx), text, start, place))
             continue
         place = end = line_end(flat, start)
         line = flat[start:end].rstrip("\n")
@@ -245,11 +248,11 @@ def _find_headings(flat: str, body: int) -> tuple[list[Heading], list[tuple[int,
     return headings, hidden
 
 
-def _marked_heading(found: re.Match[str], end: int) -> Heading:
-    text = (found["title"] or "").strip(" \t")
+def _heading_text(title: str) -> str:
+    text = title.strip(" \t")
     if text.endswith("#"):
         text = _CLOSING_MARKS.sub("", text)
-    return Heading(len(found["atx"]), text, found.start(), end)
+    return text
 
 
 def _hidden_end(flat: str, found: re.Match[str], line: str, inside: int, top: int) -> int:

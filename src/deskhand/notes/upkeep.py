@@ -39,6 +39,8 @@ DEAD_ALLOWED = 1000
 PAUSE = 0.005
 GRACE = 0.05
 """The work in the background waits in steps of PAUSE while somebody asks, and for GRACE after the answer."""
+PATIENCE = 0.25
+"""For so long, in seconds, each step of a merge waits for a moment in which nobody asks."""
 MANY = 1000
 """From this many texts on, filing leaves segments behind that are worth merging."""
 MERGED_PAGES = 100
@@ -156,6 +158,14 @@ class Upkeep:
         """Hold back a little longer: the answer is still on its way to the caller, and the next question may follow."""
         self._pause()
         if time.monotonic() < self._asked + GRACE:
+            self._closed.wait(PAUSE)
+
+    def _wait_for_quiet(self) -> None:
+        """Hold back while one question follows another: what is written meanwhile, each of them has to read anew."""
+        until = time.monotonic() + PATIENCE
+        while not self._closed.is_set() and time.monotonic() < until:
+            if not self._asking and time.monotonic() >= self._asked + GRACE:
+                return
             self._closed.wait(PAUSE)
 
     def _freshen(self, db: Connection, root: walk.Root) -> datetime | None:
@@ -311,7 +321,7 @@ class Upkeep:
         for table in catalog.TEXT_TABLES:
             pages = -MERGED_PAGES  # below zero it begins with all segments
             while not self._closed.is_set():
-                self._pause()
+                self._wait_for_quiet()
                 with self._writing, catalog.transaction(db):
                     if catalog.merge_segments(db, table, pages):
                         break

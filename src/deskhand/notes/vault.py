@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -609,16 +610,22 @@ class Vault:
         raise Changed(f"{holder} is being written all the time")
 
 
-def count_tags(found: Iterable[tuple[str, int]]) -> TagList:
+def count_tags(indexes: Sequence[Sequence[tuple[str, int]]]) -> TagList:
     """The tags of one or several indexes, the most used first."""
+    # In one index no tag is written in two ways.
+    found = indexes[0] if len(indexes) == 1 else _add_up(chain(*indexes))
+    ordered = sorted(found, key=lambda each: (-each[1], each[0].casefold()))
+    return TagList(tags=dict(ordered[:_TAGS]), left_out=_left_out((len(ordered), _TAGS)))
+
+
+def _add_up(found: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
     shown: dict[str, str] = {}
     counted: Counter[str] = Counter()
     for tag, notes in found:
-        counted[name_key(tag)] += notes
-        shown.setdefault(name_key(tag), tag)
-    ordered = sorted(counted, key=lambda name: (-counted[name], shown[name].casefold()))
-    tags = {shown[name]: counted[name] for name in ordered[:_TAGS]}
-    return TagList(tags=tags, left_out=_left_out((len(ordered), _TAGS)))
+        name = name_key(tag)
+        counted[name] += notes
+        shown.setdefault(name, tag)
+    return [(shown[name], notes) for name, notes in counted.items()]
 
 
 def _describe_likeness(found: Likeness) -> NoteMatch:

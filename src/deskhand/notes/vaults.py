@@ -203,7 +203,7 @@ class Vaults:
     def tags(self) -> TagList:
         asked = dict.fromkeys(self._asked)
         found, missing = self._ask(asked, lambda vault, _: vault.index.tags())
-        made = count_tags([each for tags in found.values() for each in tags])
+        made = count_tags([*found.values()])
         made.missing = missing or None
         return made
 

@@ -1,19 +1,21 @@
 """The notes below a folder, as the file system has them: regular files, no links, no dot-names."""
 
-import ctypes
 import errno
 import os
-import struct
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from stat import S_ISREG
-from typing import Any
 
 from deskhand.errors import Unavailable
-from deskhand.notes.root import is_shut, open_folder
+from deskhand.notes.root import (
+    BENEATH,
+    NO_LINKS,
+    has_shut,
+    is_shut,
+    open_at_once,
+    open_folder,
+)
 
 # mtime_ns, size, inode, ctime_ns: as long as these are the same, so is the file
 Key = tuple[int, int, int, int]
@@ -21,10 +23,6 @@ Key = tuple[int, int, int, int]
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A FIFO that somebody named like a note must not block the open.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# openat2 has the same number on every processor; O_NONBLOCK and the like, no mode, and RESOLVE_NO_MAGICLINKS,
-# RESOLVE_NO_SYMLINKS and RESOLVE_BENEATH.
-_OPENAT2 = 437
-_HOW = struct.pack("QQQ", _FILE, 0, 0x2 | 0x4 | 0x8)
 _SIGNED = (1 << 63) - 1
 _REACHED = 64
 _ENDINGS = (".md", ".MD", ".Md", ".mD")
@@ -36,6 +34,7 @@ class Root:
     def __init__(self, fd: int, place: Path) -> None:
         self.fd = fd
         self._place = place
+        self._has_shut = has_shut(place)
         self._reached: dict[str, int] = {}
 
     def reach(self, path: str) -> int:
@@ -54,7 +53,7 @@ class Root:
     def open(self, path: str) -> int:
         """A descriptor of the file, reached without following any link."""
         self._demand_open(path)
-        found = _open_at_once(self.fd, path)
+        found = open_at_once(self.fd, path, _FILE, NO_LINKS | BENEATH)
         if found is not None:
             return found
         folder, _, name = path.rpartition("/")
@@ -65,35 +64,13 @@ class Root:
         os.close(self.fd)
 
     def _demand_open(self, path: str) -> None:
-        if is_shut(self._place, path.split("/")):
+        if self._has_shut and is_shut(self._place, path.split("/")):
             raise PermissionError(errno.EACCES, "The desk's home lies there", path)
 
     def _let_go(self) -> None:
         for fd in self._reached.values():
             os.close(fd)
         self._reached.clear()
-
-
-@cache
-def _system_call() -> Any:
-    """The C library's way to call the system; None where openat2 cannot be called so."""
-    if sys.platform != "linux":
-        return None
-    return getattr(ctypes.CDLL(None, use_errno=True), "syscall", None)
-
-
-def _open_at_once(root: int, path: str) -> int | None:
-    """What a walk from folder to folder gives, by one call of the system; None where it has none for that."""
-    call = _system_call()
-    if call is None:
-        return None
-    found = int(call(_OPENAT2, root, os.fsencode(path), _HOW, len(_HOW)))
-    if found >= 0:
-        return found
-    code = ctypes.get_errno()
-    if code in (errno.ENOSYS, errno.EPERM, errno.EINVAL):
-        return None
-    raise OSError(code, os.strerror(code), path)
 
 
 @contextmanager
