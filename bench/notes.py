@@ -1,6 +1,7 @@
 """Measures the notes server on vaults of several sizes, against ripgrep and against a plain scan of all files.
 
 Each call is followed by a trivial one of a bare SDK server, so that what is measured does not depend on the machine.
+Where that is busy, the CPU says more: what a call takes of it in the server and in the client.
 
 python bench/notes.py --sizes 1000,10000 --json
 """
@@ -18,11 +19,11 @@ import tempfile
 import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import anyio
 import anyio.to_thread
@@ -47,12 +48,21 @@ Asked = tuple[str, dict[str, Any]]
 """A tool, and what it is given."""
 
 
+class Taken(NamedTuple):
+    """What one call took, in milliseconds: of time, and of CPU in the server and in the client."""
+
+    time: float
+    cpu: float
+
+
 @dataclass(frozen=True)
 class Sides:
     """The notes server, and a bare one that gives back what it is given; over the same client."""
 
     notes: Client
     bare: Client
+    notes_process: int
+    bare_process: int
 
 
 @dataclass
@@ -68,6 +78,8 @@ class Figures:
     p99_ms: dict[str, float] = field(default_factory=dict)
     bare_ms: dict[str, float] = field(default_factory=dict)
     times_bare: dict[str, float] = field(default_factory=dict)
+    cpu_ms: dict[str, float] = field(default_factory=dict)
+    cpu_times_bare: dict[str, float] = field(default_factory=dict)
     ripgrep_ms: dict[str, float] = field(default_factory=dict)
     times_faster: dict[str, float] = field(default_factory=dict)
     compared: int = 0
@@ -183,7 +195,9 @@ async def measure(vault: Path, home: Path, size: int, count: int, seed: int) -> 
             )
         )
         (server,) = set(children()) - before
-        sides = Sides(client, await stack.enter_async_context(stdio_client(BARE)))
+        bare = await stack.enter_async_context(stdio_client(BARE))
+        (peer,) = set(children()) - before - {server}
+        sides = Sides(client, bare, server, peer)
         await build(client, server, home, figures)
         await refresh(client, vault, figures)
         chance = random.Random(seed)
@@ -206,12 +220,27 @@ async def measure(vault: Path, home: Path, size: int, count: int, seed: int) -> 
 
 async def ask(sides: Sides, kind: str, asked: Iterable[Asked], figures: Figures) -> None:
     """Ask one after the other, and the bare server after each."""
-    times = []
-    bare = []
+    ours: list[Taken] = []
+    bare: list[Taken] = []
     for tool, arguments in asked:
-        times.append(await timed(sides.notes, tool, **arguments))
-        bare.append(await timed(sides.bare, "echo", text="hello"))
-    note(figures, kind, times, bare)
+        ours.append(await measured(sides.notes, sides.notes_process, tool, **arguments))
+        bare.append(await measured(sides.bare, sides.bare_process, "echo", text="hello"))
+    note(figures, kind, ours, bare)
+
+
+async def measured(client: Client, server: int, tool: str, **arguments: Any) -> Taken:
+    before = used(server) + time.process_time() * 1000
+    took = await timed(client, tool, **arguments)
+    return Taken(took, used(server) + time.process_time() * 1000 - before)
+
+
+def used(process: int) -> float:
+    """Milliseconds of CPU that its threads have used; one that has ended since was not there for a call."""
+    total = 0
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        with suppress(OSError):
+            total += int((thread / "schedstat").read_text().split()[0])
+    return total / 1e6
 
 
 async def build(client: Client, server: int, home: Path, figures: Figures) -> None:
@@ -348,14 +377,19 @@ async def timed(client: Client, tool: str, **arguments: Any) -> float:
     return (time.perf_counter() - start) * 1000
 
 
-def note(figures: Figures, kind: str, times: list[float], bare: list[float]) -> None:
-    ordered = sorted(times)
+def note(figures: Figures, kind: str, ours: list[Taken], bare: list[Taken]) -> None:
+    ordered = sorted(each.time for each in ours)
     figures.p50_ms[kind] = round(statistics.median(ordered), 2)
     figures.p99_ms[kind] = round(
         ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))], 2
     )
-    figures.bare_ms[kind] = round(statistics.median(bare), 2)
-    figures.times_bare[kind] = round(statistics.median(times) / statistics.median(bare), 2)
+    beside = statistics.median(each.time for each in bare)
+    figures.bare_ms[kind] = round(beside, 2)
+    figures.times_bare[kind] = round(statistics.median(ordered) / beside, 2)
+    cpu_of_ours = statistics.median(each.cpu for each in ours)
+    cpu_of_bare = statistics.median(each.cpu for each in bare)
+    figures.cpu_ms[kind] = round(cpu_of_ours, 2)
+    figures.cpu_times_bare[kind] = round(cpu_of_ours / cpu_of_bare, 2)
 
 
 def beside_ripgrep(
@@ -471,7 +505,7 @@ def lines(figures: Figures) -> Iterator[str]:
     yield f"found after a change by another program: {figures.refresh_ms} ms"
     yield f"compared with a plain scan: {figures.compared} queries, different: {figures.different or 'none'}"
     yield (
-        f"{'':16}{'p50 ms':>10}{'p99 ms':>10}{'bare ms':>10}{'of bare':>9}"
+        f"{'':16}{'p50 ms':>10}{'p99 ms':>10}{'bare ms':>10}{'of bare':>9}{'CPU ms':>9}{'of bare':>9}"
         f"{'ripgrep ms':>12}{'times':>8}"
     )
     for kind, p50 in figures.p50_ms.items():
@@ -479,6 +513,7 @@ def lines(figures: Figures) -> Iterator[str]:
         if kind in figures.ripgrep_ms:
             beside = f"{figures.ripgrep_ms[kind]:12.1f}{figures.times_faster[kind]:8.0f}"
         bare = f"{figures.bare_ms[kind]:10.2f}{figures.times_bare[kind]:9.2f}"
+        bare += f"{figures.cpu_ms[kind]:9.2f}{figures.cpu_times_bare[kind]:9.2f}"
         yield f"{kind:16}{p50:10.2f}{figures.p99_ms[kind]:10.2f}{bare}{beside}"
     yield f"{'plain write':16}{figures.plain_write_ms:10.2f}"
 
