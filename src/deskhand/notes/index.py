@@ -297,11 +297,15 @@ class _Match:
     source: str
 
     def note(self, asked: Query) -> NoteMatch:
-        def values() -> list[str]:
+        block, body = frontmatter.split(self.source)
+
+        def values(needle: str) -> list[str]:
+            # Parsing costs more than all the rest, and most needles are not there.
+            if not all(matching.may_hold(block or "", word) for word in needle.split()):
+                return []
             text = catalog.text_of(self.source)
             return [*text.values, text.body]
 
-        _, body = frontmatter.split(self.source)
         # In the second tier the whole query is nowhere, and looking for it would parse every frontmatter.
         needles = (asked.whole,) if self.tier == 1 else asked.words
         snippet = matching.snippet(needles, self.path, values, body)

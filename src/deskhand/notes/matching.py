@@ -134,13 +134,18 @@ def may_hold(block: str, word: str) -> bool:
 
 
 def snippet(
-    needles: Sequence[str], path: str, values: Callable[[], Sequence[str]], body: str
+    needles: Sequence[str],
+    path: str,
+    values: Callable[[str], Sequence[str]],
+    body: str,
 ) -> str:
-    """What surrounds the first match in the body, else the value, else the name that matched."""
+    """What surrounds the first match in the body, else the value, else the name that matched.
+
+    `values` gives those in which this needle may be."""
     for needle in needles:
         if place := _locate(body, needle):
             return _excerpt(body, *place)
-        for value in values():
+        for value in values(needle):
             if place := _locate(value, needle):
                 return (
                     " ".join(value.split())
