@@ -19,7 +19,7 @@ from deskhand.errors import Denied, error_response
 from deskhand.listen import open_port
 from deskhand.servers.calls import Call, ToolResult
 from deskhand.servers.server import DeskServer
-from deskhand.servers.tool import READS, tool
+from deskhand.servers.tool import READS, DeskTool, tool
 from tests.home import TOKEN, Home
 from tests.requirements import requirement
 from tests.transports import http_server
@@ -139,6 +139,29 @@ async def test_the_schema_says_that_no_other_argument_is_taken_and_wastes_no_wor
     assert schema["additionalProperties"] is False
     assert "title" not in json.dumps(schema)
     assert listed["add"].annotations.read_only_hint is True
+
+
+@requirement("server:strict")
+async def test_servers_whose_tools_come_from_one_definition_have_nothing_in_common() -> (
+    None
+):
+    def make(answer: int) -> DeskTool:
+        def tell() -> Sum:
+            """Tell a number."""
+            return Sum(total=answer)
+
+        return tool(tell, title=f"T{answer}", annotations=READS)
+
+    one, two = make(1), make(2)
+    one.take("account")
+    named = DeskServer("one", [one], accounts=["work"])
+    async with Client(named) as first, Client(DeskServer("two", [two])) as second:
+        assert (await first.call_tool("tell", {})).structured_content == {"total": 1}
+        assert (await second.call_tool("tell", {})).structured_content == {"total": 2}
+        (shown,) = (await second.list_tools()).tools
+        assert shown.title == "T2"
+        assert shown.input_schema["properties"] == {}
+        assert error_of(await second.call_tool("tell", {"account": "work"}))
 
 
 @requirement("server:hints")
@@ -277,7 +300,7 @@ def test_a_tool_whose_type_does_not_say_who_records_it_cannot_be_made() -> None:
 NOISY = """
 import sys, subprocess
 from deskhand.servers.server import DeskServer
-from deskhand.servers.tool import READS, tool
+from deskhand.servers.tool import READS, DeskTool, tool
 import anyio
 
 def shout() -> str:

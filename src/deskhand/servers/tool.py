@@ -3,6 +3,7 @@
 import inspect
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, Literal, get_args, get_origin
 
 from mcp.server.mcpserver.tools import Tool
@@ -26,6 +27,9 @@ ADDS = ToolAnnotations(
 
 
 _NAME = {"type": "string", "default": None}
+_forms: dict[tuple[Any, str | None, RecordedBy], "DeskTool"] = {}
+"""The tools as the source has them, with no function behind them yet: schemas take milliseconds, and each desk and each
+of its servers would make the same ones."""
 
 
 class DeskTool(Tool):
@@ -68,21 +72,29 @@ def tool(
 ) -> DeskTool:
     """A strict tool: unknown arguments are refused, none is guessed to be JSON in a string.
 
-    One that the gate or the backend records returns a ToolResult, which says whether they did.
+    One that the gate or the backend records returns a ToolResult, which says whether they did. What the function's
+    annotations and defaults say must be the same each time that its definition runs.
     """
+    source = (fn.__code__, name, recorded_by)
+    if source not in _forms:
+        _forms[source] = _make_form(fn, name, recorded_by)
+    form = _forms[source]
+    own = {"fn": fn, "title": title, "annotations": annotations}
+    return form.model_copy(update=own | {"parameters": deepcopy(form.parameters)})
+
+
+def _make_form(
+    fn: Callable[..., Any], name: str | None, recorded_by: RecordedBy
+) -> DeskTool:
     _hide_tool_result(fn, recorded_by)
     made = DeskTool.from_function(
-        fn,
-        name=name,
-        title=title,
-        description=inspect.cleandoc(fn.__doc__ or ""),
-        annotations=annotations,
+        fn, name=name, description=inspect.cleandoc(fn.__doc__ or "")
     )
     assert isinstance(made, DeskTool)  # noqa: S101 - a classmethod that is annotated with its base
     made.recorded_by = recorded_by
     make_strict(made, _trim)
     made.parameters = _in_place(_without_titles(made.parameters))
-    return made
+    return made.model_copy(update={"fn": None})
 
 
 def demand_complete(made: Tool) -> DeskTool:
