@@ -22,7 +22,7 @@ from deskhand.servers.obsidian import obsidian_server
 from tests.home import TOKEN, Home
 from tests.terminal import Terminal
 from tests.transports import ERAS, TRANSPORTS, Connect, connected
-from tests.warm import warm_python
+from tests.warm import start_forge, warm_python
 
 if TYPE_CHECKING:
     from tests.gate.site import Site
@@ -45,6 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell's background job ignores Ctrl-C, and so would every program that a test starts.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        start_forge()  # one for all workers
 
 
 def pytest_collection_finish() -> None:

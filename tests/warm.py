@@ -10,7 +10,7 @@ import atexit
 import contextlib
 import gc
 import importlib
-import json
+import marshal
 import os
 import select
 import shutil
@@ -34,12 +34,15 @@ HEAVY = [
     "deskhand.tasks.api",
 ]
 LONGEST = 200_000
+SHARED = "WARM_PYTHON"
+GREETING = b"?"
 # Python reads these when it starts; whoever gives one gets a Python that starts.
 EARLY = ("PYTHON", "LC_", "LANG")
 
+# Nothing but what Python has built in: `json` and `socket` take longer to import than Python itself takes to start.
 LAUNCHER = """\
 #!{python} -SIE
-import json, os, signal, socket, sys
+import _signal, _socket, marshal, os, sys
 
 early = {{name for name in os.environ if name.startswith({early})}}
 if os.environ.get("LC_CTYPE") == "C.UTF-8":  # Python's own doing, where nothing else was said
@@ -48,17 +51,21 @@ if sys.argv[1:3] != ["-m", "deskhand"] or early:
     os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 umask = os.umask(0)
 order = {{"arguments": sys.argv[3:], "environment": dict(os.environ), "folder": os.getcwd(), "umask": umask}}
-forge = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+forge = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
 forge.connect({place!r})
-for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-    signal.signal(number, lambda number, _: forge.send(bytes([number])))
-socket.send_fds(forge, [json.dumps(order).encode()], [0, 1, 2])
+signals = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP)
+_signal.pthread_sigmask(_signal.SIG_BLOCK, signals)  # none comes before the order
+for number in signals:
+    _signal.signal(number, lambda number, _: forge.send(bytes([number])))
+files = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
+forge.sendmsg([marshal.dumps(order)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
+_signal.pthread_sigmask(_signal.SIG_UNBLOCK, signals)
 null = os.open(os.devnull, os.O_RDWR)
 for number in (0, 1, 2):
     os.dup2(null, number)
-code = json.loads(forge.recv(100) or "1")
+code = int(forge.recv(100) or b"1")
 if code < 0:
-    signal.signal(-code, signal.SIG_DFL)
+    _signal.signal(-code, _signal.SIG_DFL)
     os.kill(os.getpid(), -code)
 os._exit(code)
 """
@@ -66,7 +73,17 @@ os._exit(code)
 
 @cache
 def warm_python() -> str:
-    """A program to be called as `PROGRAM -m deskhand …`."""
+    """A program to be called as `PROGRAM -m deskhand …`, as soon as nothing has to be imported for it any more."""
+    folder = Path(os.environ.get(SHARED) or start_forge())
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as waiting:
+        waiting.connect(str(folder / "socket"))
+        waiting.send(GREETING)
+        assert waiting.recv(1) == GREETING
+    return str(folder / "python")
+
+
+def start_forge() -> str:
+    """A forge for this process and all that it starts; its folder."""
     folder = Path(tempfile.mkdtemp(prefix="warm-"))
     place = str(folder / "socket")
     launcher = folder / "python"
@@ -75,73 +92,138 @@ def warm_python() -> str:
     # As bare as the environment of a test's desk; coverage alone wants to be known.
     names = ("PATH", "HOME", "COVERAGE_PROCESS_CONFIG", "TMPDIR")
     environment = {name: os.environ[name] for name in names if name in os.environ}
-    command = [sys.executable, str(Path(__file__)), place]
-    forge = subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(place)
+        listener.listen(100)
+        number = listener.fileno()
+        forge = subprocess.Popen(
+            [sys.executable, str(Path(__file__)), str(number), str(folder)],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[number],
+        )
     assert forge.stdin is not None
-    assert forge.stdout is not None
-    assert forge.stdout.read(1) == b"."
-    forge.stdout.close()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     atexit.register(forge.wait, timeout=20)
     atexit.register(forge.stdin.close)
-    return str(launcher)
+    os.environ[SHARED] = str(folder)
+    return str(folder)
 
 
-def main(place: str) -> NoReturn:
+def main(number: int, folder: Path) -> NoReturn:
     """Import, then fork for whoever asks, until the test run ends."""
     sys.path.pop(0)  # this file's folder
     for name in HEAVY:
         importlib.import_module(name)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        listener.bind(place)
-        listener.listen(100)
-        gc.collect()
-        gc.freeze()
-        os.write(1, b".")
+    prepare(folder / "home")
+    gc.collect()
+    gc.freeze()
+    with socket.socket(fileno=number) as listener:
+        Forge(listener).run()
+
+
+def prepare(folder: Path) -> None:
+    """Make what a process makes once, and every fork then has: the command line and the form of each tool."""
+    from deskhand.app import Desk
+    from deskhand.cli import parser
+    from deskhand.config import load
+    from deskhand.servers import SERVERS
+
+    desk = Desk(
+        load({"DESKHAND_HOME": str(folder), "VAULT_PATH": str(folder.parent)}).settings
+    )
+    parser()
+    for kind in SERVERS.values():
+        if kind.name != "agentmail":  # which is of an agent, and none is here
+            kind.make(desk)
+    desk.close()
+
+
+class Forge:
+    """Forks for launchers; signals go from each to its fork, the exit code comes back."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._launchers: dict[int, socket.socket] = {}
+        self._pids: dict[int, int] = {}
+        """The forks by the descriptors of their launchers."""
+        self._forks: dict[int, int] = {}
+        """The descriptors of launchers by those of their forks."""
+        self._poll = select.poll()
+        self._poll.register(listener, select.POLLIN)
+        self._poll.register(0, select.POLLIN)
+
+    def run(self) -> NoReturn:
         while True:
-            ready, _, _ = select.select([listener.fileno(), 0], [], [])
-            if 0 in ready:
-                os._exit(0)
-            connection, _ = listener.accept()
-            reap()
-            if not os.fork():
-                listener.close()
-                attend(connection)
-            connection.close()
+            for file, _ in self._poll.poll():
+                if file == 0:
+                    os._exit(0)
+                elif file == self._listener.fileno():
+                    connection, _ = self._listener.accept()
+                    self._launchers[connection.fileno()] = connection
+                    self._poll.register(connection, select.POLLIN)
+                elif file in self._forks:
+                    self._tell_end(file)
+                elif file in self._launchers:
+                    self._hear(file)
 
-
-def reap() -> None:
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-
-
-def attend(connection: socket.socket) -> NoReturn:
-    """Between the launcher and its fork: signals go there, the exit code comes back."""
-    message, files, _, _ = socket.recv_fds(connection, LONGEST, 3)
-    pid = os.fork()
-    if not pid:
-        connection.close()
-        become(files, **json.loads(message))
-    for file in (0, 1, 2, *files):
-        os.close(file)
-    fork = os.pidfd_open(pid)
-    while True:
-        ready, _, _ = select.select([connection.fileno(), fork], [], [])
-        if fork in ready:
-            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            with contextlib.suppress(OSError):
-                connection.send(json.dumps(code).encode())
-            os._exit(0)
+    def _hear(self, file: int) -> None:
+        connection = self._launchers[file]
+        if file not in self._pids:
+            self._fork(connection)
+            return
         # A launcher that is gone was killed, with its group.
         number = connection.recv(1)
+        if not number:
+            self._poll.unregister(connection)
         with contextlib.suppress(ProcessLookupError):
             if number:
-                os.kill(pid, number[0])
+                os.kill(self._pids[file], number[0])
             else:
-                os.killpg(pid, signal.SIGKILL)
+                os.killpg(self._pids[file], signal.SIGKILL)
+
+    def _fork(self, connection: socket.socket) -> None:
+        message, files, _, _ = socket.recv_fds(connection, LONGEST, 3)
+        if message in (b"", GREETING):
+            with contextlib.suppress(OSError):
+                connection.send(message)
+            self._forget(connection)
+            return
+        pid = os.fork()
+        if not pid:
+            self._close()
+            become(files, **marshal.loads(message))
+        for each in files:
+            os.close(each)
+        fork = os.pidfd_open(pid)
+        self._pids[connection.fileno()] = pid
+        self._forks[fork] = connection.fileno()
+        self._poll.register(fork, select.POLLIN)
+
+    def _tell_end(self, fork: int) -> None:
+        connection = self._launchers[self._forks.pop(fork)]
+        pid = self._pids.pop(connection.fileno())
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        with contextlib.suppress(OSError):
+            connection.send(str(code).encode())
+        self._poll.unregister(fork)
+        os.close(fork)
+        self._forget(connection)
+
+    def _forget(self, connection: socket.socket) -> None:
+        with contextlib.suppress(KeyError):
+            self._poll.unregister(connection)
+        del self._launchers[connection.fileno()]
+        connection.close()
+
+    def _close(self) -> None:
+        """In a fork: what it need not have."""
+        self._listener.close()
+        for connection in self._launchers.values():
+            connection.close()
+        for fork in self._forks:
+            os.close(fork)
 
 
 def become(
@@ -191,4 +273,4 @@ def renew(stream: Any, number: int, mode: str) -> Any:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(int(sys.argv[1]), Path(sys.argv[2]))

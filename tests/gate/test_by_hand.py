@@ -18,6 +18,7 @@ from deskhand.servers.obsidian import obsidian_server
 from deskhand.web.site import site as web_site
 from tests.gate.site import HELLO, Site, said
 from tests.requirements import requirement
+from tests.warm import warm_python
 from tests.web.person import served, signed_in
 
 pytestmark = pytest.mark.anyio
@@ -75,8 +76,10 @@ async def test_a_mail_that_the_person_writes_into_approved_is_sent_without_any_t
     site: Site, status: str
 ) -> None:
     put(site, f"---\nto: ann@example.org\nsubject: Lunch\n{status}---\nAt noon?\n")
+    sends = f"{warm_python()} -m deskhand mcp gmail"
+    home = site.with_variables(DESKHAND_GMAIL_SERVER=sends).home
     for _ in range(2):
-        await to_thread.run_sync(site.home.command, "orchestrate", "--once")
+        await to_thread.run_sync(home.command, "orchestrate", "--once")
 
     (mail,) = site.sent
     assert (mail["To"], mail["Subject"], mail.get_content().strip()) == (

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 
 from deskhand import __version__, guard
 from deskhand.cli import (
@@ -95,6 +96,7 @@ def _report(error: DeskError, options: argparse.Namespace) -> int:
     return error.exit_code
 
 
+@cache
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="deskhand",
