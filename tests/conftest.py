@@ -42,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """What hypothesis tries is the same each time; the long runs try something new."""
     settings.register_profile("suite", derandomize=config.getoption("--scale") == 1)
     settings.load_profile("suite")
+    os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("trust.pem"))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell's background job ignores Ctrl-C, and so would every program that a test starts.
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -72,7 +73,7 @@ def home(tmp_path: Path) -> Home:
     vault.mkdir()
     inherited = {
         name: os.environ[name]
-        for name in ("PATH", "HOME", "COVERAGE_PROCESS_CONFIG")
+        for name in ("PATH", "HOME", "COVERAGE_PROCESS_CONFIG", "SSL_CERT_FILE")
         if name in os.environ
     }
     paths = {"DESKHAND_HOME": str(tmp_path / "home"), "VAULT_PATH": str(vault)}
