@@ -110,6 +110,7 @@ def terminal(home: Home, tmp_path: Path) -> Iterator[Terminal]:
 
 @pytest.fixture
 def desk(home: Home) -> Iterator[Desk]:
+    home.make_database()
     desk = Desk(load(home.environment).settings)
     yield desk
     desk.close()
@@ -183,6 +184,7 @@ def site(home: Home) -> "Iterator[Site]":
     from tests.gate.site import Site
     from tests.mail.gmail_double import GmailDouble
 
+    home.make_database()
     with GmailDouble() as gmail:
         environment = home.environment | gmail.environment(home.vault.parent)
         yield Site(Home(home.vault, environment), gmail)
@@ -195,4 +197,5 @@ def office(home: Home) -> "Office":
 
     more = {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_FIRST_DAYS": "3650"}
     more["DESKHAND_GMAIL_SERVER"] = f"{warm_python()} -m deskhand mcp gmail"
+    home.make_database()
     return Office(Home(home.vault, home.environment | more))
