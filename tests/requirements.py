@@ -372,6 +372,7 @@ REQUIREMENTS = {
     "connect:token": "Over HTTP each client gets a token of its own, which is printed nowhere and ends with undo.",
     "backup:round-trip": "A backup of a desk that is being written comes back whole; a running desk is not replaced.",
     "backup:proved": "What is restored is proved before anything is replaced; no backup replaces a file.",
+    "backup:copy": "Nothing leaves a copy of a desk, whatever is answered in the vault that both work with.",
     "backup:left-since": "What left after the restored backup waits as what may have left, never as an ordinary card.",
     "backup:postgresql": "A PostgreSQL database is left to its own tool, and that is said.",
     "completion:shells": "Shells complete commands, choices, flags and files as the parser has them.",

@@ -43,7 +43,7 @@ async def test_what_left_after_the_backup_does_not_wait_as_if_it_had_not(
         "restore", str(tmp_path / "kept"), "--to", str(tmp_path / "again")
     )
     assert restored.returncode == 0, restored.stderr
-    site = site.with_variables(DESKHAND_HOME=str(tmp_path / "again"))
+    site = site.with_variables(DESKHAND_HOME=str(tmp_path / "again"), DEV_MODE="false")
     found = {each["id"]: each for each in listed(site)}
     assert found[sent["id"]]["state"] == "unknown"
     assert "Done/" in found[sent["id"]]["note"]
@@ -66,3 +66,29 @@ async def test_what_left_after_the_backup_does_not_wait_as_if_it_had_not(
         assert "sent successfully" in await said(client, "send_email", **HELLO)
     assert len(site.sent) == 1
     assert {each["id"]: each["state"] for each in listed(site)} == {aside: "waiting"}
+
+
+@requirement("backup:copy")
+async def test_nothing_leaves_a_copy_that_stands_beside_its_desk(
+    site: Site, tmp_path: Path
+) -> None:
+    async with site.client("email") as client:
+        await said(client, "send_email", **HELLO)
+    assert site.home.command("backup", str(tmp_path / "kept")).returncode == 0
+    copied = site.home.command(
+        "restore", str(tmp_path / "kept"), "--to", str(tmp_path / "copy")
+    )
+    assert "Nothing leaves it" in copied.stdout
+    copy = site.with_variables(DESKHAND_HOME=str(tmp_path / "copy"))
+    (waiting,) = site.files("Pending_Approval")
+    (site.home.vault / "Approved").mkdir(exist_ok=True)
+    waiting.rename(site.home.vault / "Approved" / waiting.name)
+
+    assert copy.home.command("orchestrate", "--once").returncode == 0
+    async with copy.client("email") as client:
+        assert "DEV_MODE" in await said(client, "send_email", **HELLO)
+    assert site.sent == []
+
+    assert site.home.command("orchestrate", "--once").returncode == 0
+    assert copy.home.command("orchestrate", "--once").returncode == 0
+    assert len(site.sent) == 1

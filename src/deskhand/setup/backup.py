@@ -7,6 +7,7 @@ what is restored is proved before anything is replaced; the home that was there 
 import fcntl
 import json
 import os
+import re
 import shutil
 import sqlite3
 import tarfile
@@ -30,6 +31,7 @@ from deskhand.gate import ledger
 from deskhand.store import Transaction, open_store, schema
 
 FORM = 1
+COPY = "A copy to look at; take that line out when no other desk works with its vault and mailbox."
 _MANIFEST = "manifest.json"
 _NOT_KEPT = frozenset({"cache", "backups", "running.json"})
 """Left out: what can be made again, is a copy itself, or holds for a moment only."""
@@ -103,11 +105,17 @@ def backup(
 
 
 def restore(
-    file: Path, home: Path, now: datetime, forget: Callable[[Transaction], object]
+    file: Path,
+    home: Path,
+    now: datetime,
+    forget: Callable[[Transaction], object],
+    *,
+    is_copy: bool = False,
 ) -> Restored:
     """Put the desk of `file` at `home`. Until it is proved whole nothing is touched.
 
-    `forget` ends what must not come back: sessions and links to the page.
+    `forget` ends what must not come back: sessions and links to the page. Nothing leaves a copy: what waits in it waits
+    at the desk itself too, and a file that is moved in their vault would be a yes to both.
     """
     home = home.absolute()
     home.parent.mkdir(parents=True, exist_ok=True)
@@ -118,6 +126,8 @@ def restore(
         entries = None
         if (stage / "desk.db").exists():
             entries = _prepare(stage / "desk.db", now, forget)
+        if is_copy:
+            _switch_sending_off(stage / "config.toml")
         with _nobody_there(home):
             aside = _exchange(stage, home, now)
     finally:
@@ -343,6 +353,14 @@ def _prepare(database: Path, now: datetime, forget: Callable[[Transaction], obje
     with closing(open_store(f"sqlite:///{database}")) as store:
         store.write_sync(prepare)
     return entries
+
+
+def _switch_sending_off(config: Path) -> None:
+    text = ""
+    if config.exists():
+        text = re.sub(r"(?m)^\s*dev_mode\s*=.*\n?", "", config.read_text(encoding="utf-8"))
+    config.write_text(f"dev_mode = true  # {COPY}\n{text}", encoding="utf-8")
+    config.chmod(0o600)
 
 
 @contextmanager
