@@ -13,6 +13,7 @@ import pytest
 from mcp import Client
 
 from deskhand.app import Desk
+from deskhand.cli.command import one_line
 from deskhand.errors import InvalidInput
 from deskhand.gate import enclosures
 from deskhand.gate.cards import Card
@@ -76,6 +77,7 @@ async def test_the_bytes_arrive_that_were_approved(
     waits = await call(client, **HELLO, attachments=paths)
     card = await only_card(desk)
     text = site.pending().read_text()
+    terminal = site.home.command("show", card.id).stderr
     await say_yes(desk)
     done = await call(client, **HELLO, attachments=paths)
 
@@ -93,6 +95,9 @@ async def test_the_bytes_arrive_that_were_approved(
         (len(each), sha256(each).hexdigest()) for each in contents
     ]
     assert all(each.sha256 in text for each in card.attachments)
+    assert [line for line in terminal.splitlines() if line.startswith("file: ")] == [
+        one_line(f"file: {each.describe()}") for each in card.attachments
+    ]
     assert "It takes 6 files along: read what is inside." in card.risk.reasons
 
 

@@ -68,6 +68,7 @@ async def test_a_terminal_shows_the_mail_asks_and_lets_the_yes_rest(study: Study
         no = Keyboard(study.home, "approve", card.id)
         no.wait_for("[y/N] ")
         assert "see you at ten." in no.shown
+        assert f"from: {card.account}" in no.shown
         assert "risk: medium" in no.shown
         no.type("n\n")
         assert no.end() != 0

@@ -127,7 +127,7 @@ def _show(options: argparse.Namespace) -> None:
         print(json.dumps(_fields(card) | {"text": text}))
         return
     print(plain(text))
-    for line in (f"state: {card.state}", *_describe_risk(card)):
+    for line in (f"state: {card.state}", *_describe_card(card)):
         print(one_line(line), file=sys.stderr)
     print(
         f"digest: {card.digest}",
@@ -171,7 +171,7 @@ def _ask_for_yes(request_id: str) -> str:
 
     card, hold = _at_the_desk(look)
     editing.show_letter(card)
-    for line in _describe_risk(card):
+    for line in _describe_card(card):
         print(one_line(line), file=sys.stderr)
     if not editing.confirm_card(card):
         raise InvalidInput(
@@ -181,7 +181,8 @@ def _ask_for_yes(request_id: str) -> str:
     return card.digest
 
 
-def _describe_risk(card: "Card") -> list[str]:
+def _describe_card(card: "Card") -> list[str]:
+    """What the text of a mail does not say: from where and to whom it goes, with which files, and what is odd."""
     from deskhand.gate.cards import TARGETS
 
     named = (("to", card.to), ("cc", card.cc), ("bcc", card.bcc))
@@ -192,8 +193,11 @@ def _describe_risk(card: "Card") -> list[str]:
     ]
     if card.kind in TARGETS:
         people = [f"{TARGETS[card.kind]}: {each.address}" for each in card.to]
+    sender = [f"from: {card.account}"] if card.account else []
     return [
+        *sender,
         *people,
+        *(f"file: {each.describe()}" for each in card.attachments),
         f"risk: {card.risk.level}",
         *(f"  {each}" for each in card.risk.reasons),
     ]
