@@ -299,7 +299,7 @@ async def test_who_waits_for_a_lock_hears_in_time_which_process_has_it(
 async def test_an_empty_or_short_key_is_refused_and_found(
     home: Home, desk: Desk, content: str
 ) -> None:
-    home.path.mkdir()
+    home.path.mkdir(exist_ok=True)
     for name in ("seal.key", "token"):
         (home.path / name).write_text(content)
         with pytest.raises(BadConfig, match="too short"):
@@ -396,7 +396,7 @@ async def test_a_second_name_that_a_power_cut_left_of_a_note_keeps_nobody_from_i
 def test_what_killed_processes_left_is_swept_and_nothing_else(
     home: Home, desk: Desk
 ) -> None:
-    home.path.mkdir()
+    home.path.mkdir(exist_ok=True)
     old = [
         home.path / ".token.0123456789abcdef",
         home.vault / ".deskhand-0123456789abcdef.tmp",
