@@ -430,6 +430,7 @@ async def test_a_browser_makes_a_passkey_signs_in_and_answers_with_it(home: Home
         assert not await page.get_by_label("Your password").first.is_visible()
         await page.get_by_role("button", name="Approve", exact=True).click()
         await page.locator(".toast").get_by_role("button", name="Undo").click()
+        await page.locator("#card[data-state=waiting]").wait_for()
         await page.get_by_role("link", name="Edit and approve").click()
         await page.get_by_label("Text").fill("At nine, with cake.\n")
         await page.get_by_role("button", name="Approve as edited").click()

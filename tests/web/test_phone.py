@@ -462,8 +462,11 @@ async def test_from_push_to_approved_are_two_taps_with_a_passkey_and_a_swipe_ans
             safe.clock.pass_by(hours=13)
             morning = await safe.ask(subject="In the morning")
             taps = 1
+            asked: list[str] = []
+            page.on("request", lambda request: asked.append(request.url))
             await page.goto(f"{address}/notified")
             await page.wait_for_url(f"{address}/requests/{morning.id}")
+            assert asked.count(f"{address}/enter/challenge") == 1
             taps += 1
             await page.get_by_role("button", name="Approve", exact=True).click()
             await page.wait_for_selector("#card[data-state=held], .card [role=alert]")
