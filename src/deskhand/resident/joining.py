@@ -160,6 +160,7 @@ class JoiningDoor:
         if user == os.getuid() and len(self._handed) < MOST_HANDED:
             ends = greeting.take_ends()
         if ends is None:
+            greeting.close()  # whoever hears that it joined finds nothing of its own here
             await loop.sock_sendall(door, pipe.pack("joined"))
             await loop.connect_accepted_socket(lambda: wire, door)
             wire.data_received(greeting.rest)
