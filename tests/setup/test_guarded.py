@@ -2,10 +2,12 @@
 
 import json
 import os
+import pwd
 import re
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,8 @@ from deskhand import guard
 from deskhand.setup import unit
 from deskhand.setup.guarded import UNIT
 from tests.requirements import requirement
+from tests.resident.test_handing import Ends
+from tests.resident.test_joining import INITIALIZE
 from tests.setup.guarded_account import LETTER, PASSWORD, Account, made_account, why_not
 
 
@@ -40,6 +44,7 @@ def test_a_guarded_desk_is_out_of_reach_answers_to_the_password_and_comes_back_w
         assert started.returncode == 0, started.stderr
         check_that_commands_are_refused(account)
         check_what_status_and_doctor_say(account)
+        check_that_the_desk_takes_no_file_of_the_account(account)
         check_that_only_the_password_answers(account)
 
         assert account.root("service", "uninstall", "--yes").returncode == 0
@@ -142,6 +147,31 @@ def check_what_status_and_doctor_say(account: Account) -> None:
         "guarded"
     )
     account.run("rm", "-r", str(account.home), str(account.vault / "shut.md"))
+
+
+def check_that_the_desk_takes_no_file_of_the_account(account: Account) -> None:
+    """What another user hands over might be something that only the desk may write to."""
+    command = guard.as_user(account.name, account.command, "mcp", "obsidian")
+    user = pwd.getpwnam(guard.USER).pw_uid
+    with ExitStack() as stack:
+        ends = Ends(stack, "pipes", account.folder)
+        with subprocess.Popen(
+            command,
+            env=account.environment,
+            cwd=account.folder,
+            stdin=ends.given,
+            stdout=ends.taken,
+        ) as process:
+            ends.say(INITIALIZE)
+            assert ends.hear()["id"] == "first"
+            desk = [
+                int(each.name)
+                for each in Path("/proc").iterdir()
+                if each.name.isdigit() and each.stat().st_uid == user
+            ]
+            assert desk
+            assert not any(ends.is_held_by(each) for each in desk)
+            process.kill()
 
 
 def check_that_only_the_password_answers(account: Account) -> None:

@@ -18,7 +18,7 @@ from deskhand.cli.command import (
     opened_desk,
     tell,
 )
-from deskhand.errors import DeskError, InvalidInput
+from deskhand.errors import BadConfig, DeskError, InvalidInput
 from deskhand.setup.clients import CLIENTS
 
 if TYPE_CHECKING:
@@ -173,13 +173,12 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _test(options: argparse.Namespace) -> None:
-    from deskhand.foreign import definitions, writing
+    from deskhand.foreign import writing
 
     home = _home()
     entry = writing.demand_known(home, options.name)
     seen = asyncio.run(_look(home, options.name, entry))
-    pinned = definitions.read_pins(home, options.name)
-    closed = definitions.find_changed(pinned, seen) if pinned is not None else []
+    closed = _find_closed(home, options.name, seen)
     facts = {"name": options.name, "tools": _facts(entry, seen), "closed": closed}
     lines = _describe(entry, seen)
     if closed:
@@ -198,14 +197,35 @@ def _remove(options: argparse.Namespace) -> None:
     print(f"{options.name} is no longer behind the gate")
 
 
+def _find_closed(home: Path, name: str, seen: "Definitions") -> list[str]:
+    """What is closed in the server as it starts now, and in the one that runs."""
+    from deskhand.foreign import definitions
+
+    pinned = definitions.read_pins(home, name)
+    if pinned is None:
+        return []
+    running = definitions.read_running(home, name) or pinned
+    find = definitions.find_changed
+    return sorted({*find(pinned, seen), *find(pinned, running)})
+
+
 def _review(options: argparse.Namespace) -> None:
     from deskhand.foreign import definitions, writing
 
     home = _home()
     entry = writing.demand_known(home, options.name)
     seen = asyncio.run(_look(home, options.name, entry))
-    pinned = definitions.read_pins(home, options.name) or {}
+    try:
+        pinned = definitions.read_pins(home, options.name) or {}
+    except BadConfig:  # what was seen cannot be read any more: all of it is looked at anew
+        pinned = {}
     changed = definitions.find_changed(pinned, seen)
+    if not changed:
+        running = definitions.read_running(home, options.name) or seen
+        changed = definitions.find_changed(seen, running)
+        seen = running
+        if changed:
+            print("Started anew it is what you have seen. The one that runs says:")
     if not changed:
         definitions.pin(home, options.name, seen)
         print(f"the {len(seen)} tools of {options.name} are what you have seen")

@@ -60,6 +60,26 @@ def pin_first(home: Path, server: str, seen: Definitions) -> Definitions:
 
 def unpin(home: Path, server: str) -> None:
     pin_file(home, server).unlink(missing_ok=True)
+    forget_running(home, server)
+
+
+def keep_running(home: Path, server: str, listed: Definitions) -> None:
+    """For the review: what a server lists that runs; when it is started anew it may say what it said before."""
+    if read_running(home, server) != listed:
+        write_atomically(_running_file(home, server), _written(listed))
+
+
+def read_running(home: Path, server: str) -> Definitions | None:
+    """What is closed in a server that runs; None where nothing is."""
+    try:
+        found: Definitions = json.loads(_running_file(home, server).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    return found
+
+
+def forget_running(home: Path, server: str) -> None:
+    _running_file(home, server).unlink(missing_ok=True)
 
 
 def find_changed(pinned: Definitions, seen: Definitions) -> list[str]:
@@ -71,6 +91,10 @@ def find_changed(pinned: Definitions, seen: Definitions) -> list[str]:
 
 def pin_file(home: Path, server: str) -> Path:
     return home / "guard" / f"{server}.json"
+
+
+def _running_file(home: Path, server: str) -> Path:
+    return home / "guard" / f"{server}.running.json"
 
 
 def _written(seen: Definitions) -> bytes:

@@ -16,6 +16,8 @@ from deskhand.foreign.definitions import (
     Definitions,
     digest_of,
     find_changed,
+    forget_running,
+    keep_running,
     pin_first,
     read_pins,
 )
@@ -88,6 +90,7 @@ class Foreign:
         if tool not in listed and tool not in pinned:
             raise NotFound(f"the server {server.name} has no tool {printable(tool, 60)}")
         if listed.get(tool) != pinned.get(tool):
+            keep_running(self._home, server.name, listed)
             raise Denied(
                 f"the definition of {printable(tool, 60)} is not what the person has seen",
                 reason="changed_definition",
@@ -96,7 +99,13 @@ class Foreign:
         return pinned[tool]
 
     def closed_tools(self, server: ForeignServer) -> list[str]:
-        return find_changed(self.pins(server), server.definitions())
+        listed = server.definitions()
+        closed = find_changed(self.pins(server), listed)
+        if closed:
+            keep_running(self._home, server.name, listed)
+        else:
+            forget_running(self._home, server.name)
+        return closed
 
     # Who hears what a server says by itself.
 
@@ -180,7 +189,7 @@ class Foreign:
         return server
 
     def works(self, server: ForeignServer) -> None:
-        self.pins(server)  # a server that is met for the first time is taken as it is
+        self.closed_tools(server)  # one that is met for the first time is taken as it is
         self._parts.works(f"guard {server.name}")
 
     async def _drop(self, name: str) -> None:
@@ -188,6 +197,7 @@ class Foreign:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+        forget_running(self._home, name)
         self._parts.works(f"guard {name}")
 
     async def close(self) -> None:
