@@ -257,6 +257,36 @@ async def test_every_answer_can_be_given_by_key_and_none_while_typing(
     assert await sent(quiet_desk) == []
 
 
+@requirement("queue:undo")
+async def test_a_list_that_was_asked_for_before_an_answer_leaves_its_words_where_they_are(
+    quiet_desk: Desk,
+) -> None:
+    from playwright.async_api import Route, expect
+
+    looked, answered = anyio.Event(), anyio.Event()
+
+    async def look_first(route: Route) -> None:
+        seen = await route.fetch()
+        looked.set()
+        await answered.wait()
+        await route.fulfill(response=seen)
+
+    await asked(quiet_desk, subject="Letter")
+    async with opened(quiet_desk) as page:
+        await press(page, "a")
+        await expect(page.get_by_text("unless you undo it")).to_be_visible()
+        await page.route("**/waiting?**", look_first)
+        await page.evaluate("document.dispatchEvent(new Event('desk:changed'))")
+        await looked.wait()
+        await press(page, "u")
+        await expect(page.get_by_text("it waits again")).to_be_visible()
+        async with page.expect_response("**/waiting?**"):
+            answered.set()
+        for _ in range(3):
+            await page.evaluate("fetch(location.href).then((answer) => answer.text())")
+        assert await page.get_by_text("it waits again").is_visible()
+
+
 @requirement("page:stale")
 async def test_a_card_that_changes_under_the_persons_eyes_is_never_approved_as_it_was(
     quiet_desk: Desk,

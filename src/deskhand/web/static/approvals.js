@@ -118,7 +118,9 @@
     const asked = new URLSearchParams({ open, shape, count: rows().length + further });
     try {
       const { answer, page } = await ask(`${from}&${asked}`);
-      if (!answer.ok || busy || open !== one(".open").dataset.open || from !== one("#waiting").dataset.from) return;
+      const shown = one(".open").dataset;
+      const moved = open !== shown.open || shape !== shown.shape || from !== one("#waiting").dataset.from;
+      if (!answer.ok || busy || moved) return; // it was asked about what was there before
       takeRows(page.body);
       const outdated = one("#stale") || (one("#card.empty") && rows().length);
       if (outdated && !answering()) await go(location.href, { push: false });
