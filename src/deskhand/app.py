@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 from zoneinfo import ZoneInfo
 
-from deskhand import clock, running
+from deskhand import clock, place, running
 from deskhand.errors import BadConfig, DeskError, NoIdentity, printable
 from deskhand.files import create_once, write_atomically
 from deskhand.parts import Parts
@@ -83,6 +83,10 @@ class Desk:
     def __init__(
         self, settings: "Settings", now: Callable[[], datetime] = clock.utc_now
     ) -> None:
+        self.original = self._find_original(settings)
+        """The home that this desk's own is a copy of: nothing leaves beside it."""
+        if self.original is not None:
+            settings = settings.model_copy(update={"dev_mode": True})
         self.settings = settings
         self.now = now
         self.folder: str | None = None
@@ -94,6 +98,11 @@ class Desk:
         self._opening = Lock()
         self._is_seated = False
         """Whether all that it has belongs to another desk, which lasts longer."""
+
+    @staticmethod
+    def _find_original(settings: "Settings") -> Path | None:
+        """Where several homes share a database, all of them are the desk."""
+        return place.find_original(settings.home) if settings.database_url is None else None
 
     def seat(self, seat: Seat) -> "Desk":
         """This desk for a caller with a place of its own among the agents; everything else is shared."""
@@ -121,6 +130,8 @@ class Desk:
 
         self.settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         store = open_store(self.settings.database)
+        if self.settings.database_url is None:
+            place.keep(self.settings.home)
         self._take_over(store)
         return store
 

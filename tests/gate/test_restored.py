@@ -1,6 +1,7 @@
 """A desk that was put back to a time before a mail left."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ async def test_what_left_after_the_backup_does_not_wait_as_if_it_had_not(
         "restore", str(tmp_path / "kept"), "--to", str(tmp_path / "again")
     )
     assert restored.returncode == 0, restored.stderr
+    shutil.rmtree(site.home.environment["DESKHAND_HOME"])
     site = site.with_variables(DESKHAND_HOME=str(tmp_path / "again"), DEV_MODE="false")
     found = {each["id"]: each for each in listed(site)}
     assert found[sent["id"]]["state"] == "unknown"
@@ -91,4 +93,51 @@ async def test_nothing_leaves_a_copy_that_stands_beside_its_desk(
 
     assert site.home.command("orchestrate", "--once").returncode == 0
     assert copy.home.command("orchestrate", "--once").returncode == 0
+    assert len(site.sent) == 1
+
+
+@requirement("backup:copy")
+async def test_a_home_that_was_copied_by_hand_sends_nothing_beside_its_original(
+    site: Site, tmp_path: Path
+) -> None:
+    async with site.client("email") as client:
+        await said(client, "send_email", **HELLO)
+    original = Path(site.home.environment["DESKHAND_HOME"])
+    shutil.copytree(original, tmp_path / "copy")
+    copy = site.with_variables(DESKHAND_HOME=str(tmp_path / "copy"))
+    (waiting,) = site.files("Pending_Approval")
+    (site.home.vault / "Approved").mkdir(exist_ok=True)
+    waiting.rename(site.home.vault / "Approved" / waiting.name)
+
+    assert copy.home.command("orchestrate", "--once").returncode == 0
+    found = json.loads(copy.home.command("doctor", "--json").stdout)["findings"]
+    (told,) = [each["says"] for each in found if each["name"] == "approvals"]
+    assert f"a copy of {original}" in told
+    assert site.sent == []
+
+    assert site.home.command("orchestrate", "--once").returncode == 0
+    assert copy.home.command("orchestrate", "--once").returncode == 0
+    assert len(site.sent) == 1
+
+
+@requirement("backup:copy")
+@pytest.mark.parametrize("moved", ["renamed", "original removed", "original begun anew"])
+async def test_a_home_that_was_moved_goes_on(
+    site: Site, tmp_path: Path, moved: str
+) -> None:
+    async with site.client("email") as client:
+        await said(client, "send_email", **HELLO)
+    (waiting,) = listed(site)
+    original = Path(site.home.environment["DESKHAND_HOME"])
+    if moved == "renamed":
+        shutil.move(original, tmp_path / "moved")
+    else:
+        shutil.copytree(original, tmp_path / "moved")
+        shutil.rmtree(original)
+    if moved == "original begun anew":
+        assert site.home.command("approvals", "--json").returncode == 0
+    site = site.with_variables(DESKHAND_HOME=str(tmp_path / "moved"))
+
+    assert site.home.command("approve", waiting["id"], "--yes").returncode == 0
+    assert site.home.command("orchestrate", "--once").returncode == 0
     assert len(site.sent) == 1

@@ -95,7 +95,13 @@ def test_a_desk_that_is_being_written_is_backed_up_whole_and_comes_back(
 
     assert made.code == 0, made.err
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert sorted(made.json["files"]) == ["config.toml", "desk.db", "mail.db", "seal.key"]
+    assert sorted(made.json["files"]) == [
+        "config.toml",
+        "desk.db",
+        "desk.place",
+        "mail.db",
+        "seal.key",
+    ]
     assert 20 <= made.json["entries"] < after
     assert (refused.code, "a desk is running" in refused.err) == (5, True)
     assert restored.code == 0, restored.err

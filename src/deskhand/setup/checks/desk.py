@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from deskhand import audit, environment
+from deskhand import audit, environment, place
 from deskhand.app import Desk
 from deskhand.audit import witness
 from deskhand.config import MailAccount, NoteVault
@@ -292,6 +292,11 @@ async def _check_local(desk: Desk, account: MailAccount) -> Finding | None:
 
 def approvals(desk: Desk) -> Finding:
     settings = desk.settings
+    if desk.original is not None:
+        return bad(
+            f"this home is a copy of {desk.original}: beside it nothing is sent",
+            f"remove the one that you do not use; for a desk of its own, {place.FILE} here",
+        )
     if settings.dev_mode:
         return warning(
             "DEV_MODE is on: nothing is sent", "set DEV_MODE=false when you mean it"

@@ -1,0 +1,60 @@
+"""Where a desk's ledger lies, kept beside it. Whoever copies a home copies this too, and the copy knows that it is one.
+
+Two ledgers that know the same requests and hear the same vault would both take a moved file for a yes, and both send.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from deskhand.files import write_atomically
+
+FILE = "desk.place"
+_LEDGER = "desk.db"
+_KEY = "seal.key"
+
+
+def find_original(home: Path) -> Path | None:
+    """The home that this one is a copy of, where that is still there."""
+    kept = _read(home / FILE)
+    if kept is None or _is_here(home, kept):
+        return None
+    original = Path(kept["ledger"]).parent
+    try:
+        is_there = (original / _LEDGER).exists()
+        has_same_key = (original / _KEY).read_bytes() == (home / _KEY).read_bytes()
+    except OSError:  # nobody can say; a home that was moved finds nothing where it was
+        return None
+    return original if is_there and has_same_key else None
+
+
+def keep(home: Path) -> None:
+    """Note that the ledger lies here; of a copy only where its original is gone."""
+    here = _describe(home)
+    if _read(home / FILE) != here and find_original(home) is None:
+        write_atomically(home / FILE, json.dumps(here).encode(), 0o600)
+
+
+def _is_here(home: Path, kept: dict[str, Any]) -> bool:
+    """A home that was moved keeps its file, one that was restored its name."""
+    here = _describe(home)
+    return any(kept[each] == here[each] for each in here)
+
+
+def _describe(home: Path) -> dict[str, Any]:
+    ledger = (home / _LEDGER).resolve()
+    try:
+        found = ledger.stat()
+    except OSError:
+        return {"ledger": str(ledger), "file": None}
+    return {"ledger": str(ledger), "file": [found.st_dev, found.st_ino]}
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    try:
+        kept = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return None
+    if isinstance(kept, dict) and isinstance(kept.get("ledger"), str) and "file" in kept:
+        return kept
+    return None
