@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from deskhand import audit
 from deskhand.app import Desk
 from deskhand.audit import journal, search
-from deskhand.audit.behind import Begun
+from deskhand.audit.behind import UNSEEN, Begun
 from deskhand.config import load
 from deskhand.errors import Denied
 from deskhand.store import Store, Transaction, open_store
@@ -371,14 +371,57 @@ def test_what_the_journal_keeps_of_a_call_is_what_goes_on_the_record(
     error: Denied | None,
 ) -> None:
     facts = {"client": "ann@example.com", "password": "x", "arguments": 'a "b", \u2028'}
-    entry = audit.Entry.of(
-        NOON, "guard_mcp", "call", "to ann@example.com", parameters=facts
+    whom = "to ann@example.com"
+    whole = audit.Entry.of(
+        NOON,
+        "guard_mcp",
+        "call",
+        whom,
+        parameters=facts | {"digest": "d1"},
+        error=error,
+        milliseconds=3,
     )
-    begun = Begun(entry)
-    kept = audit.Entry.model_validate_json(begun.write(NOON, error, 3))
-    assert kept == audit.redact_entry(begun.finish(NOON, error, 3))
-    assert (kept.duration_ms, kept.result) == (3, "rejected" if error else "success")
-    assert "ann@" not in kept.model_dump_json()
+    for digest in ("d1", "d2"):
+        begun = Begun(NOON, "guard_mcp", "call", whom, tuple(facts.items()), digest)
+        line = begun.finish(NOON, error, 3)
+        kept = audit.Entry.model_validate_json(line.text)
+        assert kept.correlation_id == line.name == begun.name
+        assert kept.parameters
+        assert kept.parameters["digest"] == digest
+    known = whole.model_copy(
+        update={
+            "correlation_id": kept.correlation_id,
+            "parameters": facts | {"digest": "d2"},
+        }
+    )
+    assert kept == audit.redact_entry(known)
+    assert line._replace(text="") == audit.line_of(known)._replace(text="")
+    assert kept.result == ("rejected" if error else "success")
+    assert "ann@" not in line.text
+
+
+@requirement("guard:recorded")
+def test_of_a_call_whose_end_nobody_saw_it_is_on_the_record_that_it_began(
+    store: Store, tmp_path: Path
+) -> None:
+    before = store.write_sync(audit.verify)
+    assert isinstance(before, audit.Verified)
+    killed = journal.Journal(tmp_path)
+    ended, lost = (
+        Begun(NOON, "guard_mcp", name, "evil", (), "d") for name in ("ended", "lost")
+    )
+    for begun in (ended, lost):
+        killed.keep(begun.name, begun.write_begun())
+    killed.keep(*ended.finish(NOON, None, 3)[:2])
+    killed.close()
+    journal.take_over(store, tmp_path)
+
+    assert store.write_sync(audit.verify) == audit.Verified(before.entries + 2)
+    found = store.write_sync(lambda tx: audit.entries(tx, limit=2))
+    assert {entry.action_type: (entry.result, entry.error) for _, entry in found} == {
+        "ended": ("success", None),
+        "lost": ("error", UNSEEN),
+    }
 
 
 KILLED = """
@@ -390,7 +433,7 @@ async def pass_calls():
     desk = Desk(load(os.environ).settings)
     await desk.settle_record(behind=64)
     for number in range(60):
-        begun = desk.begin_entry("guard_mcp", f"call_{number}", "evil", {})
+        begun = desk.begin_entry("guard_mcp", f"call_{number}", "evil", (), "")
         desk.record_behind(begun, None, 1)
     print("answered", flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -435,7 +478,7 @@ async def test_what_passes_goes_on_the_record_together_and_waits_for_nobody_who_
     desk = Desk(load(home.environment).settings)
     for number in range(150):
         await desk.settle_record(behind=100)
-        begun = desk.begin_entry("guard_mcp", f"call_{number}", "evil", {})
+        begun = desk.begin_entry("guard_mcp", f"call_{number}", "evil", (), "")
         desk.record_behind(begun, None, 1)
     await desk.settle_record()
 
@@ -454,7 +497,7 @@ def test_a_journal_is_taken_over_from_nobody_who_lives(
     home = tmp_path / "home"
     home.mkdir()
     living = journal.Journal(home)
-    living.drop([entry()])
+    living.drop([entry().correlation_id])
     living.close()
     first = entry(
         correlation_id="first",
@@ -462,19 +505,18 @@ def test_a_journal_is_taken_over_from_nobody_who_lives(
         target="ann@example.com",
     )
     second = entry(correlation_id="second", timestamp="2031-01-01T00:00:00.000Z")
-    living.add(first)
-    living.add(second)
+    living.keep(*audit.line_of(first)[:2])
+    living.keep(*audit.line_of(second)[:2])
     (file,) = home.iterdir()
     assert "ann@" not in file.read_text()
     journal.take_over(store, home)
     assert store.write_sync(audit.verify) == audit.Verified(5)
-    living.drop([first])
-    living.drop([entry(correlation_id="another")])
+    living.drop(["first", "another"])
     living.close()  # the second one is still to be written
     journal.take_over(store, home)
     assert store.write_sync(audit.verify) == audit.Verified(7)
-    living.add(second)
-    living.drop([second])
+    living.keep(*audit.line_of(second)[:2])
+    living.drop(["second"])
     assert (file.read_bytes(), living.is_long) == (b"", False)
     living.close()
     file.touch()

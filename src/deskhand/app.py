@@ -24,8 +24,8 @@ from deskhand.parts import Parts
 if TYPE_CHECKING:
     from deskhand.agents.mail import Mailroom
     from deskhand.agents.post import Post
-    from deskhand.audit import Entry, Result
-    from deskhand.audit.behind import Begun, Behind
+    from deskhand.audit import Entry, Line, Result
+    from deskhand.audit.behind import Begun, Behind, Facts
     from deskhand.audit.journal import Journal
     from deskhand.config import MailAccount, NoteVault, Settings
     from deskhand.foreign.servers import Foreign
@@ -93,7 +93,7 @@ class Desk:
         """Where the caller works, if not in the folder of this process."""
         self.session: str | None = None
         self.parts = Parts(now)
-        self._owed: list[Entry] = []
+        self._owed: list[Line] = []
         self._vaults: dict[str, tuple[NoteVault, Vault]] = {}
         self._opening = Lock()
         self._is_seated = False
@@ -575,10 +575,12 @@ class Desk:
         in_vault: bool = False,
     ) -> None:
         """Put one finished action on the record, redacted; with `in_vault` also into the vault's own log."""
+        from deskhand import audit
+
         entry = self._entry_of(
             actor, action, target, parameters, error, milliseconds, result
         )
-        await self._append([entry])
+        await self._append([audit.line_of(entry)])
         # A desk without a vault has no log in it; the chain has the entry.
         if in_vault and self.settings.vault_path is not None:
             from deskhand.audit import vault_log
@@ -615,38 +617,46 @@ class Desk:
             milliseconds=milliseconds,
         )
 
-    async def _append(self, entries: "Sequence[Entry]") -> None:
+    async def _append(self, lines: "Sequence[Line]") -> None:
         from deskhand import audit
 
         try:
-            await self.store.write(audit.append_all, entries)
-            self.journal.drop(entries)
+            await self.store.write(audit.append_lines, lines)
+            self.journal.drop(line.name for line in lines)
         except (DeskError, OSError) as failure:
             # The effects have happened; hiding a result from the caller would not undo it. The next one has to wait
             # until these entries are written.
-            self._owed += [entry for entry in entries if entry.error is None]
-            for entry in entries:
-                known = audit.redact_entry(entry).model_dump()
-                log.critical("not_on_record", extra=known | {"failure": str(failure)})
+            for line in lines:
+                entry = audit.Entry.model_validate_json(line.text)
+                if entry.error is None:
+                    self._owed.append(line)
+                log.critical(
+                    "not_on_record", extra=entry.model_dump() | {"failure": str(failure)}
+                )
 
     def begin_entry(
-        self, actor: str, action: str, target: object, parameters: Mapping[str, Any]
+        self, actor: str, action: str, target: str, facts: "Facts", digest: str
     ) -> "Begun":
-        """What `record_behind` will put on the record, as far as it is known before it has ended."""
+        """What `record_behind` will put on the record, as far as it is known before it has ended: that it began."""
         from deskhand.audit.behind import Begun
 
-        return Begun(self._entry_of(actor, action, target, parameters, None, 0))
+        begun = Begun(self.now(), actor, action, target, facts, digest)
+        self._keep_in_journal(begun.name, begun.write_begun())
+        return begun
 
     def record_behind(
         self, begun: "Begun", error: DeskError | None, milliseconds: int
     ) -> None:
         """Put it on the record as `record` does, while whoever asked has the answer already: the journal keeps it."""
-        ended = (self.now(), error, milliseconds)
+        line = begun.finish(self.now(), error, milliseconds)
+        self._keep_in_journal(line.name, line.text)
+        self.behind.add(line, self._append)
+
+    def _keep_in_journal(self, name: str, text: str) -> None:
         try:
-            self.journal.keep(begun.name, begun.write(*ended))
+            self.journal.keep(name, text)
         except OSError as failure:  # the record may have room for it
             log.critical("not_in_journal", extra={"failure": str(failure)})
-        self.behind.add(partial(begun.finish, *ended), self._append)
 
     def is_record_settled(self, *, behind: int) -> bool:
         """Whether an effect may happen now, for which `settle_record` would not have to wait."""
@@ -662,8 +672,8 @@ class Desk:
         _ = self.store
         await self.behind.catch_up(0 if self.journal.is_long else behind)
         while self._owed:
-            await self.store.write(audit.append, self._owed[0])
-            self.journal.drop([self._owed.pop(0)])
+            await self.store.write(audit.append_lines, self._owed[:1])
+            self.journal.drop([self._owed.pop(0).name])
 
     def card_address(self, request_id: str) -> str | None:
         """Where the person sees a request; None where no desk runs."""

@@ -172,20 +172,43 @@ class Broken:
     why: str
 
 
-def append_all(tx: Transaction, entries: Iterable[Entry]) -> None:
-    for entry in entries:
-        append(tx, entry)
+class Line(NamedTuple):
+    """An entry as it is kept: redacted, and written."""
+
+    name: str
+    """The entry's correlation id."""
+    text: str
+    day: str
+    actor: str
+    action: str
+    result: Result
+
+
+def line_of(entry: Entry) -> Line:
+    text = redact_entry(entry).model_dump_json(exclude_none=True)
+    return Line(
+        entry.correlation_id,
+        text,
+        entry.timestamp[:10],
+        entry.actor,
+        entry.action_type,
+        entry.result,
+    )
 
 
 def append(tx: Transaction, entry: Entry) -> None:
     """Add `entry`, redacted, to the chain, in the caller's transaction."""
-    text = redact_entry(entry).model_dump_json(exclude_none=True)
-    names = (
-        entry.timestamp[:10],
-        index_name(entry.actor),
-        index_name(entry.action_type),
-        entry.result,
-    )
+    append_lines(tx, [line_of(entry)])
+
+
+def append_lines(tx: Transaction, lines: Iterable[Line]) -> None:
+    for line in lines:
+        _append(tx, line)
+
+
+def _append(tx: Transaction, line: Line) -> None:
+    text = line.text
+    names = (line.day, index_name(line.actor), index_name(line.action), line.result)
     if tx.dialect == "postgresql":
         # Chained by the commit itself: the head is locked while the server commits, never while a client thinks.
         sql = "INSERT INTO audit_queue (entry, day, actor, action, result) VALUES (?, ?, ?, ?, ?)"

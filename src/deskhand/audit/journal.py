@@ -1,5 +1,6 @@
-"""Entries on their way into the record: a line each in a file of this process, which stays where that is killed.
+"""Entries on their way into the record: lines in a file of this process, which stays where that is killed.
 
+Of what is under way there may be a line already; the last line of an entry counts.
 Whoever opens the record next takes such a file over. Nothing waits for the disk here: the end of the process loses no
 line, a power cut may lose the last ones.
 """
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from deskhand.audit import END, Entry, append, redact_entry, texts
+from deskhand.audit import END, Entry, append, texts
 from deskhand.files import open_private, temporary_beside
 from deskhand.store import Store, Transaction
 
@@ -31,12 +32,8 @@ class Journal:
     def is_long(self) -> bool:
         return self._size > _LONG
 
-    def add(self, entry: Entry) -> None:
-        text = redact_entry(entry).model_dump_json(exclude_none=True)
-        self.keep(entry.correlation_id, text)
-
     def keep(self, name: str, text: str) -> None:
-        """Add an entry that is redacted and written already."""
+        """Add the line of an entry, by the entry's correlation id."""
         if self._file is None:
             self._file = self._open()
         self._on_their_way.add(name)
@@ -52,9 +49,9 @@ class Journal:
             made.replace(self._path)
         return opened
 
-    def drop(self, entries: Iterable[Entry]) -> None:
+    def drop(self, names: Iterable[str]) -> None:
         """They are on the record; with the last one the file is empty again."""
-        self._on_their_way.difference_update(entry.correlation_id for entry in entries)
+        self._on_their_way.difference_update(names)
         if self._file is not None and self._size and not self._on_their_way:
             os.ftruncate(self._file, 0)
             self._size = 0
@@ -73,7 +70,8 @@ def take_over(store: Store, home: Path) -> None:
     for path in sorted(home.glob(_FILES)):
         with suppress(BlockingIOError, FileNotFoundError), path.open("rb") as opened:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            store.write_sync(_append_missing, [*_read(opened.read())])
+            left = {entry.correlation_id: entry for entry in _read(opened.read())}
+            store.write_sync(_append_missing, [*left.values()])
             path.unlink()
 
 

@@ -50,13 +50,9 @@ def _is_deeper(value: Any, most: int) -> bool:
 
 
 def _inside(value: Any) -> Iterable[Any]:
-    match value:
-        case dict():
-            return value.values()
-        case list():
-            return value
-        case _:
-            return ()
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def find_values(values: Any, path: str) -> list[Any]:

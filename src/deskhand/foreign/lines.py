@@ -42,6 +42,8 @@ _NAMES = re.compile(rb'"id"\s*:\s*"(desk-\d+)"')
 
 Hear = Callable[[dict[str, Any] | ConnectionError], None]
 """Gets the whole answer, with `result` or `error`, as it came; where it was lost, why."""
+_CHUNK = 1 << 16
+"""Bytes that are read at once; for asyncio's own number memory is fetched from the system each time."""
 _MUCH = 1 << 16
 """Bytes that may wait for a server before whoever asks has to."""
 
@@ -63,6 +65,7 @@ class _ProcessLines(asyncio.subprocess.SubprocessStreamProtocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._pipe = transport.get_pipe_transport(1)
+        self._pipe.max_size = _CHUNK
         self._pipe.set_protocol(_Straight(self._pipe.get_protocol(), self._hear))
 
     def pipe_data_received(self, fd: int, data: Any) -> None:

@@ -129,9 +129,9 @@ class GuardRule(_GuardTable):
     """The person's word that calling it twice does no harm."""
 
     def fits(self, tool: str, arguments: Mapping[str, Any]) -> bool:
-        if not fnmatchcase(tool, self.tool):
+        if self.tool != "*" and not fnmatchcase(tool, self.tool):
             return False
-        return all(
+        return not self.when or all(
             self._fits_at(path, condition, arguments)
             for path, condition in self.when.items()
         )
@@ -173,10 +173,15 @@ class ServerEntry(_GuardTable):
 
     def starts_as(self, other: "ServerEntry") -> bool:
         """Whether the running server is the one that the other entry means too."""
-        return (self.command, self.url, self.env) == (other.command, other.url, other.env)
+        return self is other or (
+            (self.command, self.url, self.env) == (other.command, other.url, other.env)
+        )
 
     def rule_for(self, tool: str, arguments: Mapping[str, Any]) -> GuardRule:
-        return next((rule for rule in self.rules if rule.fits(tool, arguments)), ASK)
+        for rule in self.rules:
+            if rule.fits(tool, arguments):
+                return rule
+        return ASK
 
     def describe_rule(self, tool: str) -> str:
         """Today's rule for a tool, in one line."""

@@ -89,13 +89,12 @@ def subject() -> str | None:
 
 def demand(area: Area | None, *, writes: bool, within: Iterable[str] | None) -> None:
     """Refuse a caller who has no scope for this part of the desk, or any caller where `within` has none."""
-    needed = f"{area}:{'write' if writes else 'read'}"
     access = _foreign_access()
-    limits = [within, None if access is None else access.scopes]
-    for scopes in limits:
+    for scopes in (within, None if access is None else access.scopes):
         if scopes is not None and (
             area is None or not tokens.opens(scopes, area, writes=writes)
         ):
+            needed = f"{area}:{'write' if writes else 'read'}"
             raise OutOfScope(
                 f"this needs the scope {needed}, which the client was not given",
                 scope=needed,

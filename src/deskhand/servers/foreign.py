@@ -63,7 +63,7 @@ from deskhand.servers.asking import asking_tools, describe_answer
 from deskhand.servers.chat import name_card
 from deskhand.servers.email import describe_ended, refusal_of
 from deskhand.servers.handles import Handles
-from deskhand.servers.passing import ACTOR, CANCELLED, PassingCall, describe_call
+from deskhand.servers.passing import ACTOR, PassingCall, describe_call
 from deskhand.servers.sdk import answer_with, connection_of
 from deskhand.servers.server import DeskServer, describe_caller_in, protocol_error
 from deskhand.servers.shortway import Cancel, ShortWay
@@ -277,6 +277,7 @@ class ForeignDoor(DeskServer):
 
         def finish(read: ReadResult) -> None:
             hear(partial(self._read_passed, passing, read, modern))
+            passing.record()
 
         cancel = server.begin_call(tool, arguments, report, finish)
         if cancel is None:
@@ -286,7 +287,7 @@ class ForeignDoor(DeskServer):
 
         def give_up() -> None:
             cancel()
-            passing.record(CANCELLED)
+            passing.record()
 
         return give_up
 
@@ -445,8 +446,11 @@ async def _pass(
     await desk.settle_record(behind=MOST_BEHIND)
     passing = PassingCall(desk)
     passing.describe(server.name, tool, arguments, text)
-    with passing:
-        return await server.call(tool, arguments, report)
+    try:
+        with passing:
+            return await server.call(tool, arguments, report)
+    finally:
+        passing.record()
 
 
 def _result_of(outcome: Outcome, asked: ToolCall) -> dict[str, Any]:

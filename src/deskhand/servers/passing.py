@@ -1,4 +1,7 @@
-"""A call of another server's tool that passes, from when it begins until it is on the record."""
+"""A call of another server's tool that passes, from when it begins until it is on the record.
+
+That it began is kept at once. How it ended is kept when whoever called has the answer: they need not wait for it.
+"""
 
 import time
 from collections.abc import Mapping
@@ -13,14 +16,15 @@ from deskhand.errors import DeskError, Unavailable, printable
 from deskhand.servers import callers
 
 ACTOR = "guard_mcp"
-CANCELLED = Unavailable("the call was cancelled")
+_CANCELLED = Unavailable("the call was cancelled")
 
 
 class PassingCall:
-    """Around what gives its result: how that ends goes on the record."""
+    """Around what gives its result; `record` then puts on the record how that ended."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self._error: DeskError | None = _CANCELLED
         self._started = time.perf_counter()
         self._entry: Begun | None = None
 
@@ -28,8 +32,9 @@ class PassingCall:
         self, server: str, tool: str, arguments: Mapping[str, Any], text: str
     ) -> None:
         """Say what is called and by whom, where that is known: the answer comes on somebody else's way."""
-        facts = describe_call(server, tool, arguments, text)
-        self._entry = self._desk.begin_entry(*facts)
+        facts = tuple(_name_facts(arguments).items())
+        action, digest = printable(tool, 100), _digest_of(text)
+        self._entry = self._desk.begin_entry(ACTOR, action, server, facts, digest)
 
     def __enter__(self) -> None:
         return None
@@ -37,25 +42,31 @@ class PassingCall:
     def __exit__(self, kind: object, raised: BaseException | None, trace: object) -> None:
         match raised:
             case None | DeskError():
-                self.record(raised)
+                self._error = raised
             case MCPError(message=said):
                 text = f"the server answered with an error: {printable(said)}"
-                self.record(Unavailable(text))
-            case _:
-                self.record(CANCELLED)
+                self._error = Unavailable(text)
 
-    def record(self, error: DeskError | None) -> None:
+    def record(self) -> None:
         milliseconds = round((time.perf_counter() - self._started) * 1000)
         assert self._entry is not None  # noqa: S101 - it was described
-        self._desk.record_behind(self._entry, error, milliseconds)
+        self._desk.record_behind(self._entry, self._error, milliseconds)
 
 
 def describe_call(
     server: str, tool: str, arguments: Mapping[str, Any], text: str
 ) -> tuple[str, str, str, dict[str, str]]:
     """Of a call, as `Desk.record` takes them: of the arguments their names, and a digest of them all."""
-    digest = sha256(text.encode()).hexdigest()
-    facts = {"arguments": printable(", ".join(sorted(arguments)), 200), "digest": digest}
-    if client := callers.client():
-        facts["client"] = client
+    facts = _name_facts(arguments) | {"digest": _digest_of(text)}
     return ACTOR, printable(tool, 100), server, facts
+
+
+def _name_facts(arguments: Mapping[str, Any]) -> dict[str, str]:
+    facts = {"arguments": printable(", ".join(sorted(arguments)), 200)}
+    if client := callers.client():
+        facts["client"] = printable(client)
+    return facts
+
+
+def _digest_of(text: str) -> str:
+    return sha256(text.encode()).hexdigest()

@@ -37,6 +37,8 @@ class ShortWay:
         self._start = start
         self._is_modern: bool | None = None
         """Of which era the client is; its first line says it."""
+        self._envelope: Any = None
+        """What the last good call of a client of the second era said of itself; the next one says the same."""
         self._open: dict[str | int, Cancel] = {}
         self._all_answered = asyncio.Event()
 
@@ -99,7 +101,12 @@ class ShortWay:
         ):
             return False
         if self._is_modern:
-            return isinstance(classify_inbound_request(message), InboundModernRoute)
+            if meta == self._envelope:
+                return True
+            if not isinstance(classify_inbound_request(message), InboundModernRoute):
+                return False
+            self._envelope = meta
+            return True
         return isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY not in meta
 
     def _cancel(self, name: str | int) -> bool:

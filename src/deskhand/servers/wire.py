@@ -36,7 +36,8 @@ class Wire(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        self.has_spoken = self.has_spoken or b"\n" in data
+        if not self.has_spoken:
+            self.has_spoken = b"\n" in data
         self._lines.feed(data)
         if self._lines.are_many or self._is_unread:
             self._transport.pause_reading()
