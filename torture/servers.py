@@ -360,9 +360,21 @@ def comparable(asked: str, answer: dict[str, Any], era: str) -> str:
     for tool in plain.get("result", {}).get("tools", []) if asked == "tools/list" else ():
         if era != "legacy":
             tool.pop("execution", None)  # a word of 2025-11-25 that 2026-07-28 has not
-    return CHANGING.sub(
-        "…", json.dumps(plain, sort_keys=True, ensure_ascii=False).replace("\\n", "\n")
-    )
+    text = json.dumps(as_one_number(plain), sort_keys=True, ensure_ascii=False)
+    return CHANGING.sub("…", text.replace("\\n", "\n"))
+
+
+def as_one_number(value: Any) -> Any:
+    """To JSON 1 and 1.0 are the same number, and the SDK writes some of them with a point."""
+    match value:
+        case dict():
+            return {key: as_one_number(each) for key, each in value.items()}
+        case list():
+            return [as_one_number(each) for each in value]
+        case float() if value.is_integer():
+            return int(value)
+        case _:
+            return value
 
 
 async def compare(name: str, stranger: Stranger, environment: dict[str, str]) -> bool:
