@@ -138,6 +138,7 @@ def test_no_address_body_or_secret_survives_redaction(
 
     kept = audit.redact(event)
 
+    assert audit.masked(f"Ann <{address}>") == f"Ann <{local[0]}***@{domain}>"
     assert address not in repr(kept)
     assert f"{local[0]}***@{domain}" in repr(kept)
     assert secret not in [value for value in kept.values() if isinstance(value, str)]

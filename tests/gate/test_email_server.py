@@ -75,6 +75,9 @@ async def drafts(site: Site, client: Client) -> None:
     assert bad.splitlines()[0] == "Error: Invalid email address format: not-an-email"
     site.gmail.plan("drafts.create", Status(403, "forbidden"))
     assert (await said(client, "draft_email", **HELLO)).startswith("Error creating draft: ")
+    site.gmail.plan("drafts.create", Status(404, "notFound"))
+    gone = await said(client, "draft_email", **HELLO)
+    assert gone.splitlines()[0] == "Error creating draft: drafts not found"
     assert site.sent == []
 
 

@@ -499,9 +499,8 @@ def _with_bcc(mail: Outgoing) -> bytes:
 
 def _draft_request(raw: bytes, thread_id: str | None) -> GoogleRequest:
     message, media = _wire(raw, thread_id)
-    return GoogleRequest(
-        "drafts", body={"message": message}, media=media, what=f"thread {thread_id}"
-    )
+    what = "" if thread_id is None else f"thread {thread_id}"
+    return GoogleRequest("drafts", body={"message": message}, media=media, what=what)
 
 
 def _ids_added(answer: dict[str, Any]) -> list[str]:
