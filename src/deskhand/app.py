@@ -24,7 +24,7 @@ from deskhand.parts import Parts
 if TYPE_CHECKING:
     from deskhand.agents.mail import Mailroom
     from deskhand.agents.post import Post
-    from deskhand.audit import Entry, Line, Result
+    from deskhand.audit import Entry, RecordLine, Result
     from deskhand.audit.behind import Begun, Behind, Facts
     from deskhand.audit.journal import Journal
     from deskhand.config import MailAccount, NoteVault, Settings
@@ -93,7 +93,7 @@ class Desk:
         """Where the caller works, if not in the folder of this process."""
         self.session: str | None = None
         self.parts = Parts(now)
-        self._owed: list[Line] = []
+        self._owed: list[RecordLine] = []
         self._vaults: dict[str, tuple[NoteVault, Vault]] = {}
         self._opening = Lock()
         self._is_seated = False
@@ -617,7 +617,7 @@ class Desk:
             milliseconds=milliseconds,
         )
 
-    async def _append(self, lines: "Sequence[Line]") -> None:
+    async def _append(self, lines: "Sequence[RecordLine]") -> None:
         from deskhand import audit
 
         try:

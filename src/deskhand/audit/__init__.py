@@ -175,7 +175,7 @@ class Broken:
     why: str
 
 
-class Line(NamedTuple):
+class RecordLine(NamedTuple):
     """An entry as it is kept: redacted, and written."""
 
     name: str
@@ -187,9 +187,9 @@ class Line(NamedTuple):
     result: Result
 
 
-def line_of(entry: Entry) -> Line:
+def line_of(entry: Entry) -> RecordLine:
     text = redact_entry(entry).model_dump_json(exclude_none=True)
-    return Line(
+    return RecordLine(
         entry.correlation_id,
         text,
         entry.timestamp[:10],
@@ -204,12 +204,12 @@ def append(tx: Transaction, entry: Entry) -> None:
     append_lines(tx, [line_of(entry)])
 
 
-def append_lines(tx: Transaction, lines: Iterable[Line]) -> None:
+def append_lines(tx: Transaction, lines: Iterable[RecordLine]) -> None:
     for line in lines:
         _append(tx, line)
 
 
-def _append(tx: Transaction, line: Line) -> None:
+def _append(tx: Transaction, line: RecordLine) -> None:
     text = line.text
     names = (line.day, index_name(line.actor), index_name(line.action), line.result)
     if tx.dialect == "postgresql":

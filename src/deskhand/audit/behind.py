@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import lru_cache
 
 from deskhand import clock
-from deskhand.audit import Entry, Line, line_of, redact_entry
+from deskhand.audit import Entry, RecordLine, line_of, redact_entry
 from deskhand.errors import DeskError
 
 MOMENT = 0.1
@@ -68,7 +68,9 @@ class Begun:
             f',"result":"error","duration_ms":0,"error":"{UNSEEN}"}}'
         )
 
-    def finish(self, now: datetime, error: DeskError | None, milliseconds: int) -> Line:
+    def finish(
+        self, now: datetime, error: DeskError | None, milliseconds: int
+    ) -> RecordLine:
         """The line of what has ended."""
         if error is not None:
             began = Entry.model_validate_json(self.write_begun())
@@ -78,18 +80,20 @@ class Begun:
             f'{self._known},"timestamp":"{at}"'
             f',"result":"success","duration_ms":{milliseconds}}}'
         )
-        return Line(self.name, text, at[:10], self._actor, self._action, "success")
+        return RecordLine(self.name, text, at[:10], self._actor, self._action, "success")
 
 
 class Behind:
     def __init__(self) -> None:
         self.number = 0
         """Of all that are on their way."""
-        self._gathered: list[Line] = []
+        self._gathered: list[RecordLine] = []
         self._hurry = asyncio.Event()
         self._writing: set[asyncio.Task[None]] = set()
 
-    def add(self, line: Line, append: Callable[[Sequence[Line]], Awaitable[None]]) -> None:
+    def add(
+        self, line: RecordLine, append: Callable[[Sequence[RecordLine]], Awaitable[None]]
+    ) -> None:
         self.number += 1
         self._gathered.append(line)
         if len(self._gathered) > 1:
@@ -99,7 +103,7 @@ class Behind:
         task.add_done_callback(self._writing.discard)
 
     async def _append_together(
-        self, append: Callable[[Sequence[Line]], Awaitable[None]]
+        self, append: Callable[[Sequence[RecordLine]], Awaitable[None]]
     ) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(MOMENT):
