@@ -47,7 +47,9 @@ class Parts:
         while True:
             try:
                 await work()
-            except Exception as error:  # noqa: BLE001 - the seam of each part: no failure stops the desk
+            except Exception as error:  # the seam of each part: no failure stops the desk
+                if _is_ending():
+                    raise asyncio.CancelledError from error
                 await asyncio.sleep(self.fail(name, error))
             else:
                 return
@@ -69,6 +71,12 @@ class Parts:
             log.error("part_stopped", extra={"part": name, "why": found.why})
             self.tell(found, name)
         return _pause(error, found.failures)
+
+
+def _is_ending() -> bool:
+    """Whether somebody wants this task to end; a failure at the same moment takes the place of that word."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _tell_nobody(part: DownPart | None, name: str) -> None:

@@ -1,15 +1,19 @@
 """A part of the running desk that fails is seen wherever somebody looks, and comes back when the cause is gone."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import anyio
 import httpx2
+import pytest
 
+from deskhand import clock
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.mail.local import Incoming, LocalMailbox
+from deskhand.parts import Parts
 from tests.home import TOKEN, Home
 from tests.mail.letters import letter
 from tests.requirements import requirement
@@ -127,3 +131,26 @@ async def _page(up: Running) -> str:
         base_url=up.address, follow_redirects=True, timeout=60
     ) as http:
         return (await http.get(up.told["link"])).text
+
+
+@requirement("up:ends")
+@pytest.mark.anyio
+async def test_a_part_that_fails_while_it_is_ended_does_not_begin_anew() -> None:
+    begun = asyncio.Event()
+
+    async def fail_at_the_end() -> None:
+        if begun.is_set():
+            return  # it should not have begun anew
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise OSError("the connection broke at the same moment") from None
+
+    part = asyncio.create_task(Parts(clock.utc_now).keep("mail", fail_at_the_end))
+    await begun.wait()
+    part.cancel()
+    done, _ = await asyncio.wait([part], timeout=10)
+    part.cancel()  # one that went on ends here
+    assert done
+    assert part.cancelled()
