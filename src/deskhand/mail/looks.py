@@ -537,17 +537,8 @@ def _is_gone(
         return True
     if "nothing left" in style.values() or _number(style.get("zoom")) < 0.2:
         return True
-    if style.get("overflow") == "cut":
-        sizes = [pixels(name) for name in ("width", "height", "max-width", "max-height")]
-        if any(size is not None and size < SMALLEST for size in sizes) or line < 1:
-            return True
-        narrow = any(size is not None and size < _FAR for size in sizes)
-        if (
-            narrow
-            or any(size is not None for size in (sizes[1], sizes[3]))
-            or style.get("white-space") == "nowrap"
-        ):
-            doubts.append("overflow: hidden in a box of a fixed size")
+    if style.get("overflow") == "cut" and _is_cut_away(style, pixels, doubts, line):
+        return True
     margins = [pixels(name) for name in style if name.startswith("margin")]
     offsets = [
         pixels(name)
@@ -574,6 +565,26 @@ def _is_gone(
     return any(move is not None and move <= -_FAR for move in (*before, *offsets)) or any(
         offset and offset > 4 * _VERY_FAR for offset in offsets
     )
+
+
+def _is_cut_away(
+    style: dict[str, Value],
+    pixels: Callable[..., float | None],
+    doubts: list[str],
+    line: float,
+) -> bool:
+    """Whether a box that shows nothing beyond its edges has no room for a letter."""
+    sizes = [pixels(name) for name in ("width", "height", "max-width", "max-height")]
+    if any(size is not None and size < SMALLEST for size in sizes) or line < 1:
+        return True
+    narrow = any(size is not None and size < _FAR for size in sizes)
+    if (
+        narrow
+        or any(size is not None for size in (sizes[1], sizes[3]))
+        or style.get("white-space") == "nowrap"
+    ):
+        doubts.append("overflow: hidden in a box of a fixed size")
+    return False
 
 
 def _letter(value: Value, parent: float) -> float:

@@ -501,13 +501,7 @@ def compose(
         raise InvalidInput(
             "A mail needs a recipient.", fields=[FieldProblem("to", "is empty")]
         )
-    if len(subject) > LONGEST_SUBJECT:
-        problem = FieldProblem(
-            "subject", f"has {len(subject)} characters", None, f"at most {LONGEST_SUBJECT}"
-        )
-        raise InvalidInput(
-            f"The subject is longer than {LONGEST_SUBJECT} characters.", fields=[problem]
-        )
+    _demand_short_subject(subject)
     content = _text_part(
         text, "html" if is_html(text) and not (as_text or html) else "plain"
     )
@@ -532,6 +526,17 @@ def compose(
     raw = "\r\n".join(lines).encode() + content
     _read_back(raw, recipients, copied, subject, [text, html] if html else [text], files)
     return raw
+
+
+def _demand_short_subject(subject: str) -> None:
+    if len(subject) <= LONGEST_SUBJECT:
+        return
+    problem = FieldProblem(
+        "subject", f"has {len(subject)} characters", None, f"at most {LONGEST_SUBJECT}"
+    )
+    raise InvalidInput(
+        f"The subject is longer than {LONGEST_SUBJECT} characters.", fields=[problem]
+    )
 
 
 def _text_part(text: str, kind: str) -> bytes:

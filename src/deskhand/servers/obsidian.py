@@ -81,24 +81,6 @@ def notes_tools(desk: Desk) -> list[DeskTool]:
         """Read one note: frontmatter, body and an etag for a safe later write."""
         return desk.vaults.at(path, Vault.read)
 
-    def write_note(
-        path: Path,
-        frontmatter: Frontmatter,
-        body: Annotated[str, Field(description="Markdown after the frontmatter")],
-        if_match: Annotated[
-            str | None,
-            Field(description="etag you read: fail rather than overwrite a change"),
-        ] = None,
-        merge: Annotated[
-            bool, Field(description="keep frontmatter keys that are not given")
-        ] = False,
-    ) -> NoteContent:
-        """Create or replace a note. What you do not change keeps its order, comments and quoting."""
-        write = partial(
-            Vault.write, properties=frontmatter, body=body, if_match=if_match, merge=merge
-        )
-        return desk.vaults.at(path, write)
-
     def list_notes(
         directory: Annotated[
             str, Field(description='vault-relative folder, "" for the whole vault')
@@ -139,11 +121,33 @@ def notes_tools(desk: Desk) -> list[DeskTool]:
     return with_vault(
         desk,
         tool(read_note, title="Read a note", annotations=READS, recorded_by="nobody"),
-        tool(write_note, title="Write a note", annotations=WRITES),
+        _tool_to_write(desk),
         tool(list_notes, title="List notes", annotations=READS, recorded_by="nobody"),
         tool(move_note, title="Move a note", annotations=WRITES),
         tool(search_notes, title="Search notes", annotations=READS, recorded_by="nobody"),
     )
+
+
+def _tool_to_write(desk: Desk) -> DeskTool:
+    def write_note(
+        path: Path,
+        frontmatter: Frontmatter,
+        body: Annotated[str, Field(description="Markdown after the frontmatter")],
+        if_match: Annotated[
+            str | None,
+            Field(description="etag you read: fail rather than overwrite a change"),
+        ] = None,
+        merge: Annotated[
+            bool, Field(description="keep frontmatter keys that are not given")
+        ] = False,
+    ) -> NoteContent:
+        """Create or replace a note. What you do not change keeps its order, comments and quoting."""
+        write = partial(
+            Vault.write, properties=frontmatter, body=body, if_match=if_match, merge=merge
+        )
+        return desk.vaults.at(path, write)
+
+    return tool(write_note, title="Write a note", annotations=WRITES)
 
 
 def more_notes_tools(desk: Desk) -> list[DeskTool]:

@@ -282,6 +282,25 @@ def more_tasks_tools(desk: Desk) -> list[DeskTool]:
             {"completed": False},
         )
 
+    async def undo_task_change(ctx: Caller) -> ToolResult[Undone]:
+        """Take back the user's last change to tasks, whatever it was; works once."""
+        return await _ask(desk, ctx, Undone.model_validate, "POST", "/tasks/undo")
+
+    return [
+        tool(get_task, title="Read a task", annotations=READS, recorded_by="nobody"),
+        tool(reopen_task, title="Reopen a task", annotations=WRITES, recorded_by="backend"),
+        _tool_to_arrange(desk),
+        _tool_to_change_several(desk),
+        tool(
+            undo_task_change,
+            title="Undo the last change to tasks",
+            annotations=UNDOES,
+            recorded_by="backend",
+        ),
+    ]
+
+
+def _tool_to_change_several(desk: Desk) -> DeskTool:
     async def change_tasks(
         ctx: Caller,
         task_ids: Annotated[list[TaskId], Field(min_length=1, max_length=MOST_IDS)],
@@ -293,27 +312,12 @@ def more_tasks_tools(desk: Desk) -> list[DeskTool]:
             desk, ctx, BulkResults.model_validate, "POST", "/tasks/bulk", body
         )
 
-    async def undo_task_change(ctx: Caller) -> ToolResult[Undone]:
-        """Take back the user's last change to tasks, whatever it was; works once."""
-        return await _ask(desk, ctx, Undone.model_validate, "POST", "/tasks/undo")
-
-    return [
-        tool(get_task, title="Read a task", annotations=READS, recorded_by="nobody"),
-        tool(reopen_task, title="Reopen a task", annotations=WRITES, recorded_by="backend"),
-        _tool_to_arrange(desk),
-        tool(
-            change_tasks,
-            title="Change several tasks",
-            annotations=WRITES,
-            recorded_by="backend",
-        ),
-        tool(
-            undo_task_change,
-            title="Undo the last change to tasks",
-            annotations=UNDOES,
-            recorded_by="backend",
-        ),
-    ]
+    return tool(
+        change_tasks,
+        title="Change several tasks",
+        annotations=WRITES,
+        recorded_by="backend",
+    )
 
 
 def _tool_to_arrange(desk: Desk) -> DeskTool:

@@ -198,17 +198,7 @@ def _of_draft(tx: Transaction, old: Values, released: Values | None) -> Values:
             | known
             | {"settled": int(settled and released["state"] in ("sent", "rejected"))}
         )
-    action: Values = {
-        "kind": "send_email",
-        "account": old["account"] or "",
-        "to": letter["to"],
-        "subject": letter["subject"].translate(_UNSENDABLE)[:998],
-        "body": letter["body"].replace("\0", ""),
-        "thread_id": None,
-        "reply_to_message_id": letter.get("reply_to_message_id"),
-        "in_reply_to": None,
-        "references": [],
-    }
+    action = _action_of(letter, old["account"])
     return {
         "id": old["id"],
         "origin": "draft",
@@ -225,6 +215,20 @@ def _of_draft(tx: Transaction, old: Values, released: Values | None) -> Values:
         "fault": None if action["body"].strip() else "The body is empty",
         **known,
         **_decided(old, said),
+    }
+
+
+def _action_of(letter: Values, account: str | None) -> Values:
+    return {
+        "kind": "send_email",
+        "account": account or "",
+        "to": letter["to"],
+        "subject": letter["subject"].translate(_UNSENDABLE)[:998],
+        "body": letter["body"].replace("\0", ""),
+        "thread_id": None,
+        "reply_to_message_id": letter.get("reply_to_message_id"),
+        "in_reply_to": None,
+        "references": [],
     }
 
 
