@@ -86,7 +86,7 @@ class Desk:
         self.original = self._find_original(settings)
         """The home that this desk's own is a copy of: nothing leaves beside it."""
         if self.original is not None:
-            settings = settings.model_copy(update={"dev_mode": True})
+            settings = settings.of_copy()
         self.settings = settings
         self.now = now
         self.folder: str | None = None
@@ -101,8 +101,10 @@ class Desk:
 
     @staticmethod
     def _find_original(settings: "Settings") -> Path | None:
-        """Where several homes share a database, all of them are the desk."""
-        return place.find_original(settings.home) if settings.database_url is None else None
+        """Where several homes share a database, all of them are the desk, but for one that was restored as a copy."""
+        if settings.database_url is None or place.is_marked(settings.home):
+            return place.find_original(settings.home)
+        return None
 
     def seat(self, seat: Seat) -> "Desk":
         """This desk for a caller with a place of its own among the agents; everything else is shared."""

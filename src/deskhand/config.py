@@ -24,6 +24,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     SecretStr,
     ValidationError,
     model_validator,
@@ -149,6 +150,8 @@ DatabaseUrl = Annotated[Secret, AfterValidator(_database_url)]
 Zone = Annotated[str, AfterValidator(_zone)]
 AgentName = Annotated[Text, AfterValidator(_agent)]
 ModelName = Annotated[str, Field(pattern=r"^[a-z-]+:\S+$")]
+OffReason = Literal["dev_mode", "copy"]
+"""Why nothing leaves a desk: the person has switched DEV_MODE on, or it is a copy of another one."""
 LeastProof = Literal["vault", "page", "passkey"]
 Approvals = Annotated[Literal["any", "sealed"], BeforeValidator(_current_word)]
 Origin = Annotated[str, BeforeValidator(_not_blank), AfterValidator(_web_url)]
@@ -700,6 +703,23 @@ class Settings(BaseModel):
         "Where a push service of your own may be; without it only at public addresses.",
         "",
     )
+
+    _is_copy: bool = PrivateAttr(default=False)
+
+    def of_copy(self) -> "Settings":
+        """The settings of a desk whose home is a copy of another one."""
+        copied = self.model_copy()
+        copied._is_copy = True  # noqa: SLF001 - a copy of these very settings
+        return copied
+
+    @property
+    def sending_off(self) -> OffReason | None:
+        """Why nothing leaves this desk; None where it may."""
+        if self._is_copy:
+            return "copy"
+        if self.dev_mode:
+            return "dev_mode"
+        return None
 
     @property
     def is_guarded(self) -> bool:

@@ -1,4 +1,5 @@
 """Where a desk's ledger lies, kept beside it. Whoever copies a home copies this too, and the copy knows that it is one.
+A home that is restored beside its desk is marked as a copy here, until the person removes the mark.
 
 Two ledgers that know the same requests and hear the same vault would both take a moved file for a yes, and both send.
 """
@@ -12,20 +13,35 @@ from deskhand.files import write_atomically
 FILE = "desk.place"
 _LEDGER = "desk.db"
 _KEY = "seal.key"
+_MARK = "copy"
 
 
 def find_original(home: Path) -> Path | None:
-    """The home that this one is a copy of, where that is still there."""
+    """The home that this one is a copy of: one that was copied by hand is its own desk once that is gone."""
     kept = _read(home / FILE)
-    if kept is None or _is_here(home, kept):
+    if kept is None:
         return None
     original = Path(kept["ledger"]).parent
+    if _MARK in kept:
+        return original
+    if _is_here(home, kept):
+        return None
     try:
         is_there = (original / _LEDGER).exists()
         has_same_key = (original / _KEY).read_bytes() == (home / _KEY).read_bytes()
     except OSError:  # nobody can say; a home that was moved finds nothing where it was
         return None
     return original if is_there and has_same_key else None
+
+
+def mark_copy(home: Path, original: Path) -> None:
+    """Say of a home that it is a copy. Where it does not know of which, it is `original`."""
+    kept = _read(home / FILE) or {"ledger": str(original / _LEDGER), "file": None}
+    write_atomically(home / FILE, json.dumps(kept | {_MARK: True}).encode(), 0o600)
+
+
+def is_marked(home: Path) -> bool:
+    return _MARK in (_read(home / FILE) or {})
 
 
 def keep(home: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,32 @@ def listed(site: Site) -> list[dict[str, Any]]:
         json.loads(line)
         for line in site.home.command("approvals", "--json").stdout.splitlines()
     ]
+
+
+async def ask(site: Site) -> None:
+    async with site.client("email") as client:
+        await said(client, "send_email", **HELLO)
+
+
+def restore_beside(site: Site, place: Path) -> Site:
+    """The desk of a backup that is made now, restored somewhere else."""
+    kept = str(place.with_name("kept"))
+    assert site.home.command("backup", kept).returncode == 0
+    restored = site.home.command("restore", kept, "--to", str(place))
+    assert restored.returncode == 0, restored.stderr
+    assert "Nothing leaves it" in restored.stdout
+    return site.with_variables(DESKHAND_HOME=str(place))
+
+
+def copy_by_hand(site: Site, place: Path) -> Site:
+    shutil.copytree(site.home.environment["DESKHAND_HOME"], place)
+    return site.with_variables(DESKHAND_HOME=str(place))
+
+
+def move_to_approved(site: Site) -> None:
+    (waiting,) = site.files("Pending_Approval")
+    (site.home.vault / "Approved").mkdir(exist_ok=True)
+    waiting.rename(site.home.vault / "Approved" / waiting.name)
 
 
 @requirement("backup:left-since")
@@ -45,7 +72,8 @@ async def test_what_left_after_the_backup_does_not_wait_as_if_it_had_not(
     )
     assert restored.returncode == 0, restored.stderr
     shutil.rmtree(site.home.environment["DESKHAND_HOME"])
-    site = site.with_variables(DESKHAND_HOME=str(tmp_path / "again"), DEV_MODE="false")
+    (tmp_path / "again" / "desk.place").unlink()  # now it is the desk
+    site = site.with_variables(DESKHAND_HOME=str(tmp_path / "again"))
     found = {each["id"]: each for each in listed(site)}
     assert found[sent["id"]]["state"] == "unknown"
     assert "Done/" in found[sent["id"]]["note"]
@@ -71,43 +99,14 @@ async def test_what_left_after_the_backup_does_not_wait_as_if_it_had_not(
 
 
 @requirement("backup:copy")
+@pytest.mark.parametrize("copied", [restore_beside, copy_by_hand])
 async def test_nothing_leaves_a_copy_that_stands_beside_its_desk(
-    site: Site, tmp_path: Path
+    site: Site, tmp_path: Path, copied: Callable[[Site, Path], Site]
 ) -> None:
-    async with site.client("email") as client:
-        await said(client, "send_email", **HELLO)
-    assert site.home.command("backup", str(tmp_path / "kept")).returncode == 0
-    copied = site.home.command(
-        "restore", str(tmp_path / "kept"), "--to", str(tmp_path / "copy")
-    )
-    assert "Nothing leaves it" in copied.stdout
-    copy = site.with_variables(DESKHAND_HOME=str(tmp_path / "copy"))
-    (waiting,) = site.files("Pending_Approval")
-    (site.home.vault / "Approved").mkdir(exist_ok=True)
-    waiting.rename(site.home.vault / "Approved" / waiting.name)
-
-    assert copy.home.command("orchestrate", "--once").returncode == 0
-    async with copy.client("email") as client:
-        assert "DEV_MODE" in await said(client, "send_email", **HELLO)
-    assert site.sent == []
-
-    assert site.home.command("orchestrate", "--once").returncode == 0
-    assert copy.home.command("orchestrate", "--once").returncode == 0
-    assert len(site.sent) == 1
-
-
-@requirement("backup:copy")
-async def test_a_home_that_was_copied_by_hand_sends_nothing_beside_its_original(
-    site: Site, tmp_path: Path
-) -> None:
-    async with site.client("email") as client:
-        await said(client, "send_email", **HELLO)
-    original = Path(site.home.environment["DESKHAND_HOME"])
-    shutil.copytree(original, tmp_path / "copy")
-    copy = site.with_variables(DESKHAND_HOME=str(tmp_path / "copy"))
-    (waiting,) = site.files("Pending_Approval")
-    (site.home.vault / "Approved").mkdir(exist_ok=True)
-    waiting.rename(site.home.vault / "Approved" / waiting.name)
+    await ask(site)
+    original = site.home.environment["DESKHAND_HOME"]
+    copy = copied(site, tmp_path / "copy").with_variables(DEV_MODE="false")
+    move_to_approved(site)
 
     assert copy.home.command("orchestrate", "--once").returncode == 0
     found = json.loads(copy.home.command("doctor", "--json").stdout)["findings"]
@@ -121,12 +120,57 @@ async def test_a_home_that_was_copied_by_hand_sends_nothing_beside_its_original(
 
 
 @requirement("backup:copy")
+@pytest.mark.parametrize("copied", [restore_beside, copy_by_hand])
+async def test_whoever_asks_a_copy_is_told_that_it_is_one(
+    site: Site, tmp_path: Path, copied: Callable[[Site, Path], Site]
+) -> None:
+    await ask(site)
+    copy = copied(site, tmp_path / "copy")
+
+    async with copy.client("email") as client:
+        answers = [
+            await said(client, "send_email", **HELLO),
+            await said(client, "draft_email", **HELLO),
+        ]
+    async with copy.client("gmail") as client:
+        refused = await client.call_tool("send_email", HELLO)
+    move_to_approved(site)
+    assert copy.home.command("orchestrate", "--once").returncode == 0
+
+    for answer in answers:
+        assert "is a copy of another one and sends nothing" in answer
+        assert "DEV_MODE" not in answer
+    error = json.loads(refused.content[0].text)
+    assert (error["error"], error["details"]["reason"]) == ("permission_denied", "copy")
+    assert "copy of another one" in error["message"]
+    (card,) = listed(copy)
+    assert "You approved it; this desk is a copy of another one" in card["note"]
+    assert site.sent == []
+
+
+@requirement("backup:copy")
+async def test_a_restored_copy_stays_one_without_its_original_until_the_person_removes_the_mark(
+    site: Site, tmp_path: Path
+) -> None:
+    await ask(site)
+    copy = restore_beside(site, tmp_path / "copy")
+    shutil.rmtree(site.home.environment["DESKHAND_HOME"])
+    move_to_approved(site)
+
+    assert copy.home.command("orchestrate", "--once").returncode == 0
+    assert site.sent == []
+
+    (tmp_path / "copy" / "desk.place").unlink()
+    assert copy.home.command("orchestrate", "--once").returncode == 0
+    assert len(site.sent) == 1
+
+
+@requirement("backup:copy")
 @pytest.mark.parametrize("moved", ["renamed", "original removed", "original begun anew"])
 async def test_a_home_that_was_moved_goes_on(
     site: Site, tmp_path: Path, moved: str
 ) -> None:
-    async with site.client("email") as client:
-        await said(client, "send_email", **HELLO)
+    await ask(site)
     (waiting,) = listed(site)
     original = Path(site.home.environment["DESKHAND_HOME"])
     if moved == "renamed":

@@ -53,19 +53,21 @@ It holds the desk's keys: keep it where only you can read it. Not in it: the vau
 
 
 def _restore(options: argparse.Namespace) -> None:
-    from deskhand.setup.backup import COPY, restore
+    from deskhand import place
+    from deskhand.setup.backup import restore
     from deskhand.web import sessions
 
     own = Path(environment.home(environment.variables()))
     home = options.to or own
-    is_copy = home.resolve() != own.resolve()
-    done = restore(options.file, home, utc_now(), sessions.end_all, is_copy=is_copy)
+    copy_of = own if home.resolve() != own.resolve() else None
+    done = restore(options.file, home, utc_now(), sessions.end_all, copy_of=copy_of)
     aside = done.aside and str(done.aside)
     text = f"{done.home} is the desk of {done.made}"
     if aside:
         text += f"; what was there is in {aside}"
-    if is_copy:
-        text += f"\nNothing leaves it: config.toml there says dev_mode = true. {COPY}"
+    if copy_of is not None:
+        text += f"\nNothing leaves it: {place.FILE} there says that it is a copy. Remove that file when no other desk"
+        text += " works with its vault and mailbox."
     text += "\nSign in anew (`deskhand link`). Tokens that were revoked since then hold again: `deskhand token list`."
     facts = {
         "home": str(done.home),

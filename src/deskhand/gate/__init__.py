@@ -34,12 +34,12 @@ from deskhand.gate.hands import Servers, no_servers
 from deskhand.gate.leaving import LeaveList
 from deskhand.gate.outcomes import (
     Departure,
-    DevMode,
     Failed,
     Limited,
     NotApproved,
     Outcome,
     Released,
+    SendingOff,
 )
 from deskhand.gate.performer import Performer
 from deskhand.gate.question import Question
@@ -56,13 +56,13 @@ if TYPE_CHECKING:
 __all__ = [
     "LEASE",
     "Departure",
-    "DevMode",
     "Failed",
     "Gate",
     "Limited",
     "NotApproved",
     "Outcome",
     "Released",
+    "SendingOff",
 ]
 
 
@@ -100,8 +100,8 @@ class Gate(Performer):
     ) -> Outcome:
         """Ask for something to leave the desk. What is returned is on the record; `note` is for the card."""
         call = call_of(proposal, by, client, self._now())
-        if self._settings.dev_mode:
-            return await self._record(call, DevMode())
+        if off := self._settings.sending_off:
+            return await self._record(call, SendingOff(off))
         try:
             meant, answered = await self._complete(proposal)
             # Nobody is asked about what could not be sent as it reads; of a long text that takes a moment.

@@ -5,7 +5,7 @@ from typing import Any
 
 from deskhand.errors import DeskError
 from deskhand.gate import ledger
-from deskhand.gate.outcomes import Departure, DevMode, Limited
+from deskhand.gate.outcomes import Departure, Limited, SendingOff, say_off
 from deskhand.gate.requests import Request
 from deskhand.store import Store
 
@@ -20,12 +20,12 @@ def backoff(attempts: int) -> timedelta:
 async def postpone(
     store: Store, request: Request, outcome: Departure, now: datetime
 ) -> None:
-    """It may not leave yet: under DEV_MODE it rests, and the rate says from when on it may."""
+    """It may not leave yet: where sending is off it rests, and the rate says from when on it may."""
     changes: dict[str, Any] = {}
     due = None
     match outcome:
-        case DevMode():
-            note = "You approved it; DEV_MODE is on, so it was logged and not sent."
+        case SendingOff(why):
+            note = f"You approved it; {say_off(why, 'it was logged and not sent')}."
             changes = {"resting": "dev_mode", "note": note}
         case Limited(limits, wait):
             note = f"You approved it; {limits.most} mails have left in this window."

@@ -159,7 +159,7 @@ def forget_future(tx: Transaction, now: datetime) -> None:
 
 
 def wake_rested(tx: Transaction, now: datetime) -> None:
-    """DEV_MODE is off again: what rested because of it is tried."""
+    """Sending is on again: what rested because it was off is tried."""
     sql = "UPDATE requests SET due = ?, resting = NULL, note = NULL WHERE resting = 'dev_mode' AND state = 'approved'"
     tx.execute(sql, clock.to_ms(now))
 

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from deskhand.audit import Result
+from deskhand.config import OffReason
 from deskhand.errors import (
     AuthRequired,
     Denied,
@@ -19,6 +20,14 @@ from deskhand.gate.actions import Action
 from deskhand.gate.rate import Limits
 from deskhand.mail import Sent, Unclear
 
+_OFF: dict[OffReason, str] = {
+    "dev_mode": "DEV_MODE is on",
+    "copy": "this desk is a copy of another one and sends nothing",
+}
+_OFF_HINTS: dict[OffReason, str] = {
+    "dev_mode": "set DEV_MODE=false",
+    "copy": "ask the desk that it is a copy of; `deskhand doctor` says where that is",
+}
 _CERTAINLY_NOT_SENT = (SendFailed, RateLimited, AuthRequired, Denied, InvalidInput)
 
 
@@ -37,8 +46,10 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
-class DevMode:
+class SendingOff:
     """It was logged and not sent."""
+
+    why: OffReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +79,7 @@ class NotSeen:
 
 Attempt = Sent | Unclear | NotTaken | NotSeen
 """What comes of one try to send."""
-Departure = Released | DevMode | Limited | Failed
+Departure = Released | SendingOff | Limited | Failed
 """What comes of a mail that a person has approved."""
 
 
@@ -95,12 +106,22 @@ def result_of(outcome: Departure) -> tuple[Result, str | None]:
     match outcome:
         case Released():
             return "success", None
-        case DevMode():
+        case SendingOff("copy" as why):
+            return "dev_mode", _OFF[why]
+        case SendingOff():
             return "dev_mode", None
         case Limited():
             return "rate_limited", None
         case Failed(error):
             return "error", f"{error.code}: {error.message}"
+
+
+def say_off(why: OffReason, consequence: str) -> str:
+    return f"{_OFF[why]}: {consequence}"
+
+
+def refuse_off(why: OffReason, consequence: str) -> Denied:
+    return Denied(say_off(why, consequence), reason=why, hint=_OFF_HINTS[why])
 
 
 def says_not_sent(error: DeskError | TimeoutError) -> bool:

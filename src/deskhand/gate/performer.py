@@ -11,7 +11,7 @@ from deskhand.gate import later, ledger, results
 from deskhand.gate.delivery import Delivery
 from deskhand.gate.door import Door
 from deskhand.gate.ledger import Conflict
-from deskhand.gate.outcomes import Departure, DevMode, Failed, Released
+from deskhand.gate.outcomes import Departure, Failed, Released, SendingOff
 from deskhand.gate.record import GateCall, call_to_release, facts_of
 from deskhand.gate.requests import REPEATED, Request
 from deskhand.mail import Sent
@@ -40,8 +40,8 @@ class Performer:
         request = await self.find(request_id)
         call = call_to_release(request, by, self._now())
         try:
-            if self._settings.dev_mode:
-                resting = await self._record(call, DevMode())
+            if off := self._settings.sending_off:
+                resting = await self._record(call, SendingOff(off))
                 await later.postpone(self._store, request, resting, self._now())
                 return resting
             return await self._delivery.deliver(request, call)

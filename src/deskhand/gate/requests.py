@@ -53,7 +53,7 @@ Word = Literal[
 ]
 """What the person can say to a request, or have said."""
 Resting = Literal["dev_mode", "unconfirmed", "rate"]
-"""Why it rests: DEV_MODE is on, a file in Approved/ is no yes until it is confirmed, or the rate limit is reached."""
+"""Why it rests: sending is off, a file in Approved/ is no yes until it is confirmed, or the rate limit is reached."""
 
 OPEN: tuple[State, ...] = ("waiting", "held", "approved", "sending", "unknown")
 ANSWERABLE: tuple[State, ...] = ("waiting", "held", "unknown")

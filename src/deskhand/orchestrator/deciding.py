@@ -9,6 +9,7 @@ from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, InvalidInput, NotFound, printable
 from deskhand.gate.files import fenced
+from deskhand.gate.outcomes import refuse_off
 from deskhand.mail.changes import Deed
 from deskhand.orchestrator import files, mails, rules, steps
 from deskhand.orchestrator.steps import Held, LeaseLost, Step
@@ -53,12 +54,8 @@ async def reply(desk: Desk, message_id: str, text: str, *, to_all: bool) -> str:
 
 async def archive(desk: Desk, message_id: str) -> None:
     """Out of the inbox, and its note to Done."""
-    if desk.settings.dev_mode:
-        raise Denied(
-            "DEV_MODE is on: nothing is changed",
-            reason="dev_mode",
-            hint="set DEV_MODE=false",
-        )
+    if off := desk.settings.sending_off:
+        raise refuse_off(off, "nothing is changed")
     step = await find(desk, message_id)
     await desk.mailbox.change([step.data.message_id], Deed("archive"))
     await _decide(

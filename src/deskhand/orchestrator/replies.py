@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, NoAccount, NotFound, SendFailed
-from deskhand.gate import DevMode, later, ledger, lists, sends
+from deskhand.gate import SendingOff, later, ledger, lists, sends
 from deskhand.gate.actions import SendEmail
 from deskhand.gate.completing import complete, sign
 from deskhand.gate.rate import limits_of
@@ -29,7 +29,7 @@ _MANY = 1000
 async def look_around(desk: Desk) -> None:
     """Take up what the person did in the vault, and put every file and note where it belongs."""
     await desk.store.write(_forget_future, desk.now())
-    if not desk.settings.dev_mode:
+    if desk.settings.sending_off is None:
         await desk.store.write(ledger.wake_rested, desk.now())
         await desk.store.write(sends.wake_limited, desk.now(), limits_of(desk.settings))
     await desk.door.hear_all()
@@ -87,8 +87,9 @@ async def _send_draft(desk: Desk, gmail: "MCPClient", request: Request) -> None:
     try:
         await gmail.call_tool("send_email", letter)
     except Denied as error:
-        if error.details.get("reason") == "dev_mode":
-            await later.postpone(desk.store, request, DevMode(), desk.now())
+        off = desk.settings.sending_off
+        if off is not None and error.details.get("reason") == off:
+            await later.postpone(desk.store, request, SendingOff(off), desk.now())
             return
         failure = error
     except DeskError as error:

@@ -6,7 +6,8 @@ from pydantic import BaseModel, Field
 
 from deskhand.app import Desk
 from deskhand.errors import Denied, DeskError, FieldProblem, InvalidInput
-from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
+from deskhand.gate import Failed, Limited, NotApproved, Outcome, Released, SendingOff
+from deskhand.gate.outcomes import refuse_off
 from deskhand.gate.question import MOST_CHOICES, Question
 from deskhand.gate.requests import Request
 from deskhand.servers.callers import asker, client
@@ -85,12 +86,8 @@ async def _describe(desk: Desk, outcome: Outcome) -> PersonAnswer | DeskError:
             return PersonAnswer(request=None, state="rejected", answer=None, hint=note)
         case NotApproved(waits=name):
             return PersonAnswer(request=name, state="waiting", answer=None, hint=_LATER)
-        case DevMode():
-            return Denied(
-                "DEV_MODE is on: logged, nobody is asked",
-                reason="dev_mode",
-                hint="set DEV_MODE=false",
-            )
+        case SendingOff(off):
+            return refuse_off(off, "logged, nobody is asked")
         case Failed(error):
             return error
         case (

@@ -18,7 +18,8 @@ from deskhand import environment, running
 from deskhand.app import Desk
 from deskhand.errors import DeskError, NotFound, Unavailable, printable
 from deskhand.foreign.arguments import canonical
-from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
+from deskhand.gate import Failed, Limited, NotApproved, Outcome, Released, SendingOff
+from deskhand.gate.outcomes import say_off
 from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall, Workplace
 from deskhand.servers import callers
@@ -180,8 +181,8 @@ def _answer_of(outcome: Outcome) -> CallToolResult:
             return _say(behavior="allow", updatedInput=done.values)
         case NotApproved(note=note):
             return deny(note)
-        case DevMode():
-            return deny("DEV_MODE is on: logged, nobody is asked.")
+        case SendingOff(off):
+            return deny(f"{say_off(off, 'logged, nobody is asked')}.")
         case Failed(error):
             return deny(error.message)
         case (

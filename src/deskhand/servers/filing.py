@@ -4,8 +4,17 @@ from collections.abc import Sequence
 
 from deskhand.app import Desk
 from deskhand.errors import Denied, DeskError
-from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released, filing
+from deskhand.gate import (
+    Failed,
+    Limited,
+    NotApproved,
+    Outcome,
+    Released,
+    SendingOff,
+    filing,
+)
 from deskhand.gate.mailchange import ListedMail, UpdateEmails
+from deskhand.gate.outcomes import refuse_off
 from deskhand.mail import MailSummary
 from deskhand.mail.changes import Deed
 from deskhand.servers.callers import client
@@ -23,7 +32,9 @@ async def change_mails(
     desk: Desk, change: Deed, mails: Sequence[MailSummary], by: str
 ) -> int | Outcome:
     """How many were changed at once, or what came of asking."""
-    outcome = await ask_if_needed(desk, change, mails, by, always=desk.settings.dev_mode)
+    outcome = await ask_if_needed(
+        desk, change, mails, by, always=desk.settings.sending_off is not None
+    )
     if outcome is None:
         return await desk.mailbox.change([mail.id for mail in mails], change)
     return outcome
@@ -49,12 +60,8 @@ def describe_refusal(outcome: Outcome, count: int) -> DeskError | None:
         case NotApproved(why, request, said) as asked:
             text = f"{count} mails are changed only after the person said yes"
             return refusal_of(asked, text, approval=why, request=request, hint=said)
-        case DevMode():
-            return Denied(
-                "DEV_MODE is on: logged, not done",
-                reason="dev_mode",
-                hint="set DEV_MODE=false",
-            )
+        case SendingOff(off):
+            return refuse_off(off, "logged, not done")
         case Failed(error):
             return error
         case Limited():

@@ -47,14 +47,15 @@ from deskhand.foreign.definitions import digest_of
 from deskhand.foreign.lines import Report
 from deskhand.foreign.session import ForeignServer, ReadResult, Told, strip_own, written
 from deskhand.gate import (
-    DevMode,
     Failed,
     Limited,
     NotApproved,
     Outcome,
     Released,
+    SendingOff,
     results,
 )
+from deskhand.gate.outcomes import refuse_off
 from deskhand.gate.question import Question
 from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall, demand_fitting
@@ -267,7 +268,7 @@ class ForeignDoor(DeskServer):
             self.demand("guard", writes=True)
             text = canonical(arguments)
             server = desk.foreign.find_passing(self._server, tool, arguments)
-            if server is None or desk.settings.dev_mode:
+            if server is None or desk.settings.sending_off is not None:
                 return None
             if not desk.is_record_settled(behind=MOST_BEHIND):
                 return None
@@ -437,12 +438,8 @@ async def _pass(
     text: str,
     report: Report | None,
 ) -> dict[str, Any]:
-    if desk.settings.dev_mode:
-        raise Denied(
-            "DEV_MODE is on: nothing is called",
-            reason="dev_mode",
-            hint="set DEV_MODE=false",
-        )
+    if off := desk.settings.sending_off:
+        raise refuse_off(off, "nothing is called")
     await desk.settle_record(behind=MOST_BEHIND)
     passing = PassingCall(desk)
     passing.describe(server.name, tool, arguments, text)
@@ -463,12 +460,8 @@ def _result_of(outcome: Outcome, asked: ToolCall) -> dict[str, Any]:
         case NotApproved(why, note=said, waits=request) as waiting:
             text = f"{what} is called only after the person said yes to exactly this call"
             raise refusal_of(waiting, text, approval=why, request=request, hint=said)
-        case DevMode():
-            raise Denied(
-                "DEV_MODE is on: logged, not done",
-                reason="dev_mode",
-                hint="set DEV_MODE=false",
-            )
+        case SendingOff(off):
+            raise refuse_off(off, "logged, not done")
         case Failed(error):
             raise error
         case Limited():

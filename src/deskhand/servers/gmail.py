@@ -7,8 +7,9 @@ from pydantic import BaseModel, Field
 from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, RateLimited
-from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
+from deskhand.gate import Failed, Limited, NotApproved, Outcome, Released, SendingOff
 from deskhand.gate.actions import SendEmail
+from deskhand.gate.outcomes import refuse_off
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.mail.changes import Deed
 from deskhand.servers.callers import client
@@ -222,12 +223,8 @@ def _describe(outcome: Outcome, note: str | None) -> SendEmailResult | DeskError
                 request=request,
                 hint=said,
             )
-        case DevMode():
-            return Denied(
-                "DEV_MODE is on: logged, not sent",
-                reason="dev_mode",
-                hint="set DEV_MODE=false to send",
-            )
+        case SendingOff(off):
+            return refuse_off(off, "logged, not sent")
         case Limited(limits, wait):
             return RateLimited(
                 f"{limits.most} mails have left within {limits.window.total_seconds():g} seconds",

@@ -70,7 +70,7 @@ def mail_recorder(desk: Desk, actor: str) -> Recorder:
         kept = {key: _redact_argument(key, value) for key, value in given.items()}
         target = next((kept[key] for key in _TARGETS if key in kept), "-")
         result: Result | None = None
-        if call.tool == "draft_email" and call.error is None and desk.settings.dev_mode:
+        if call.tool == "draft_email" and call.error is None and desk.settings.sending_off:
             result = "dev_mode"
         entry = (
             actor,

@@ -7,7 +7,6 @@ what is restored is proved before anything is replaced; the home that was there 
 import fcntl
 import json
 import os
-import re
 import shutil
 import sqlite3
 import tarfile
@@ -22,7 +21,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
-from deskhand import __version__, audit
+from deskhand import __version__, audit, place
 from deskhand.config import Settings
 from deskhand.durable import sync
 from deskhand.errors import BadConfig, Denied, Exists, NotFound, Unavailable, Unreadable
@@ -31,7 +30,6 @@ from deskhand.gate import ledger
 from deskhand.store import Transaction, open_store, schema
 
 FORM = 1
-COPY = "A copy to look at; take that line out when no other desk works with its vault and mailbox."
 _MANIFEST = "manifest.json"
 _NOT_KEPT = frozenset({"cache", "backups", "running.json"})
 """Left out: what can be made again, is a copy itself, or holds for a moment only."""
@@ -110,7 +108,7 @@ def restore(
     now: datetime,
     forget: Callable[[Transaction], object],
     *,
-    is_copy: bool = False,
+    copy_of: Path | None = None,
 ) -> Restored:
     """Put the desk of `file` at `home`. Until it is proved whole nothing is touched.
 
@@ -126,8 +124,8 @@ def restore(
         entries = None
         if (stage / "desk.db").exists():
             entries = _prepare(stage / "desk.db", now, forget)
-        if is_copy:
-            _switch_sending_off(stage / "config.toml")
+        if copy_of is not None:
+            place.mark_copy(stage, copy_of)
         with _nobody_there(home):
             aside = _exchange(stage, home, now)
     finally:
@@ -353,14 +351,6 @@ def _prepare(database: Path, now: datetime, forget: Callable[[Transaction], obje
     with closing(open_store(f"sqlite:///{database}")) as store:
         store.write_sync(prepare)
     return entries
-
-
-def _switch_sending_off(config: Path) -> None:
-    text = ""
-    if config.exists():
-        text = re.sub(r"(?m)^\s*dev_mode\s*=.*\n?", "", config.read_text(encoding="utf-8"))
-    config.write_text(f"dev_mode = true  # {COPY}\n{text}", encoding="utf-8")
-    config.chmod(0o600)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from starlette.routing import Route
 from deskhand.app import Desk
 from deskhand.errors import Denied, InvalidInput, NotFound, TooLarge
 from deskhand.gate import lists
+from deskhand.gate.outcomes import refuse_off
 from deskhand.gate.webauthn import Said
 from deskhand.mail import FullMessage, MailSummary, mime
 from deskhand.mail.changes import Deed, Doing, find_way_back, read_change
@@ -289,12 +290,8 @@ async def _carry_out(
 
 
 async def _do(desk: Desk, change: Deed, ids: Sequence[str]) -> int:
-    if desk.settings.dev_mode:
-        raise Denied(
-            "DEV_MODE is on: nothing is changed",
-            reason="dev_mode",
-            hint="set DEV_MODE=false",
-        )
+    if off := desk.settings.sending_off:
+        raise refuse_off(off, "nothing is changed")
     count = await desk.mailbox.change(ids, change)
     facts = {"do": change.do, "label": change.label, "mails": count}
     await desk.record(PERSON, "update_emails", f"{count} mails", facts, None, 0)

@@ -294,8 +294,8 @@ def approvals(desk: Desk) -> Finding:
     settings = desk.settings
     if desk.original is not None:
         return bad(
-            f"this home is a copy of {desk.original}: beside it nothing is sent",
-            f"remove the one that you do not use; for a desk of its own, {place.FILE} here",
+            f"this home is a copy of {desk.original}: nothing leaves it",
+            f"use that one; when no other desk works with this vault and mailbox, remove {place.FILE} here",
         )
     if settings.dev_mode:
         return warning(
