@@ -234,7 +234,7 @@ REQUIREMENTS = {
     "passkey:signed": "An answer carries a signature over request, digest, word and nonce; it is stored and on record.",
     "passkey:refused": "Replayed, for something else, elsewhere, unverified, revoked, counted back: refused, not sent.",
     "passkey:page": "A passkey is made and revoked on the page, with more proof than a cookie, and signs one in.",
-    "passkey:forms": "A passkey proves changes of mails and the connection of a client, each for just what it says.",
+    "passkey:forms": "A passkey proves changes of mails, words to agents and who connects, for just what each says.",
     "passkey:commands": "The terminal lists and revokes passkeys and makes recovery codes.",
     "passkey:browser": "A real browser makes a passkey, signs in, approves, edits and approves, alone and together.",
     "passkey:found": "One changed bit in row, digest, assertion or key: delivery sends nothing, log --verify names it.",

@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -244,6 +245,45 @@ async def test_a_passkey_proves_what_is_done_with_mails_and_who_is_connected(
             "/oauth/authorize", asks | {"answer": "deny"}, at="/passkeys"
         )
         assert (no.status_code, "access_denied" in no.headers["location"]) == (303, True)
+
+
+@requirement("passkey:forms")
+async def test_words_to_an_agent_and_a_rule_need_a_proof_for_just_what_they_say(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with opened(home) as safe, at_the_page(safe) as owner:
+        await by_link(owner)
+        assert (await owner.makes_key(password=PASSWORD)).status_code == 200
+        room = safe.desk.room(None)
+        room.register("scout", "2026-11-15T09:00:00Z")
+        rules = home.path / "rules.toml"
+        before = rules.exists() and rules.read_text()
+        words = {"to": "scout", "text": "Go on,\r\nplease."}
+        rule = {"by": "sender", "sender": "a@example.org"}
+        others = {"text": "Stop."}, {"sender": "b@example.org"}
+        for path, form, other in zip(
+            ("/agents/send", "/decide/rule"), (words, rule), others, strict=True
+        ):
+            asked = await owner.asks("/passkeys/challenge", **{"for": path} | form)
+            signed = owner.device.sign(asked["nonce"], asked["options"]["challenge"])
+            meant_else = form | other | {"assertion": json.dumps(signed)}
+            for given in (form, form | {"password": "a guess"}, meant_else):
+                told = await owner.person.sends(path, given, at="/passkeys")
+                assert (told.status_code, 'role="alert"' in told.text) == (422, True)
+        kept = await owner.person.sends("/agents/send", words, at="/passkeys")
+        assert "Go on,\nplease.</textarea>" in kept.text
+        assert (room.messages("scout"), rules.exists() and rules.read_text()) == (
+            [],
+            before,
+        )
+
+        assert (await owner.sends_signed("/agents/send", **words)).status_code == 303
+        assert (await owner.sends_signed("/decide/rule", **rule)).status_code == 303
+        assert [each.text for each in room.messages("scout")] == ["Go on,\nplease."]
+        assert 'sender = "a@example.org"' in rules.read_text()
+        typed = await owner.person.sends("/agents/send", words | {"password": PASSWORD})
+        assert typed.status_code == 303
 
 
 @requirement("passkey:page")

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import urlencode
 
 from anyio import to_thread
@@ -19,8 +20,9 @@ from deskhand.agents import tmux
 from deskhand.agents.mail import AgentMessage, instant
 from deskhand.agents.post import Post
 from deskhand.app import Desk
-from deskhand.errors import InvalidInput, NotFound
+from deskhand.errors import Denied, InvalidInput, NotFound
 from deskhand.web.entry import effect, page
+from deskhand.web.proving import demand_person
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, text_in
 from deskhand.web.times import shown_time
@@ -64,6 +66,11 @@ def routes() -> list[Route]:
 
 
 async def _overview(request: Request) -> Response:
+    return await _show(request)
+
+
+async def _show(request: Request, **refused: Any) -> Response:
+    """Who is there and what they wrote; with what the person wrote, where that was refused."""
     desk = desk_of(request)
     post = desk.person_post
     try:
@@ -75,20 +82,20 @@ async def _overview(request: Request) -> Response:
         )
     threads = _threads(messages)
     me = post.me()
-    return await render(
-        request,
-        "agents.html",
-        title="Agents",
-        me=me,
-        agents=agents,
-        threads=[
+    known = {
+        "me": me,
+        "agents": agents,
+        "threads": [
             (thread, _when(desk, instant(thread.last.created_at)))
             for thread in threads[:THREADS]
         ],
-        more=len(threads) - THREADS,
-        unread=sum(message.to == me and not message.read for message in messages),
-        done=done_in(request, DONE),
-    )
+        "more": len(threads) - THREADS,
+        "unread": sum(message.to == me and not message.read for message in messages),
+        "done": done_in(request, DONE),
+        "problem": None,
+        "typed": {"to": "", "text": ""},
+    }
+    return await render(request, "agents.html", title="Agents", **known | refused)
 
 
 async def _thread(request: Request) -> Response:
@@ -126,6 +133,10 @@ async def _send(request: Request, form: FormData) -> Response:
         wrote = {message.sender for message in post.mailroom.messages(post.me())}
         return post.send(to, text, known=wrote)
 
+    try:
+        await demand_person(request, form)
+    except Denied as refused:
+        return await _show(request, problem=refused, typed={"to": to, "text": text})
     sent = await to_thread.run_sync(send)
     await desk.record("person", "send_message", to, {"id": sent}, None, 0)
     thread = urlencode({"one": post.me(), "other": to, "done": "sent"})

@@ -18,7 +18,6 @@ from starlette.routing import Route
 from deskhand.app import Desk
 from deskhand.errors import Denied, DeskError, InvalidInput, NotFound
 from deskhand.gate.completing import own_address
-from deskhand.gate.webauthn import Said
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.mail.addresses import addresses_in
 from deskhand.mail.answering import address_all, address_author, left_out
@@ -27,7 +26,7 @@ from deskhand.orchestrator.rules import Rule
 from deskhand.orchestrator.steps import Step
 from deskhand.web import snoozing, times
 from deskhand.web.entry import effect, page
-from deskhand.web.proving import claim_in, demand_person
+from deskhand.web.proving import demand_person
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, number_in, text_in
 from deskhand.web.unavailable import or_unavailable
@@ -327,9 +326,7 @@ async def _make_rule(request: Request, form: FormData) -> Response:
     given = {name: text_in(form, name) for name in ("by", *_RULE_FIELDS, "mail")}
     rule = _read_rule(given)
     try:
-        await desk.answers.demand_person(
-            PERSON, claim_in(request, form), Said(word="change mails")
-        )
+        await demand_person(request, form)
         await asyncio.to_thread(rules.add_rule, desk.settings.home, rule)
     except Denied as failure:
         return await _show_rule(request, given, failure)

@@ -94,8 +94,6 @@ async def _challenge(request: Request, form: FormData) -> Response:
             )
         case ["", "permissions", "on"]:
             said = Said(word="permit again")
-        case ["", "decide", "rule"]:
-            said = Said(word="change mails")
         case ["", "mail", "change"]:
             said = mail.say_change(form)
         case ["", "mail", "undo"]:
@@ -103,7 +101,8 @@ async def _challenge(request: Request, form: FormData) -> Response:
         case ["", "oauth", "authorize"]:
             said = await say_connection(request, form)
         case (
-            ["", "decide", _]
+            ["", "agents", "send"]
+            | ["", "decide", _]
             | ["", "approvals", _, "follow-up"]
             | ["", "follow-ups", "cancel"]
             | ["", "phone", _]
