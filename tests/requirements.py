@@ -236,6 +236,7 @@ REQUIREMENTS = {
     "passkey:page": "A passkey is made and revoked on the page, with more proof than a cookie, and signs one in.",
     "passkey:forms": "A passkey proves changes of mails, words to agents and who connects, for just what each says.",
     "passkey:commands": "The terminal lists and revokes passkeys and makes recovery codes.",
+    "passkey:elsewhere": "Where no passkey can sign and there is no password, the page says so and what to do.",
     "passkey:browser": "A real browser makes a passkey, signs in, approves, edits and approves, alone and together.",
     "passkey:found": "One changed bit in row, digest, assertion or key: delivery sends nothing, log --verify names it.",
     "passkey:revived": "An old yes in the database does not come back, and what left does not leave again.",

@@ -9,7 +9,7 @@ it (deskhand.oauth), and all that it ever had are one family.
 import json
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from hashlib import sha256
 from itertools import chain, count
@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 from deskhand import clock
 from deskhand.errors import Exists, FieldProblem, InvalidInput, NotFound, printable
 from deskhand.store import Row, Store, Transaction, marks
+from deskhand.unseen import reads_as
 
 Area = Literal["mail", "notes", "tasks", "agents", "guard"]
 AREAS: tuple[Area, ...] = ("mail", "notes", "tasks", "agents", "guard")
@@ -243,11 +244,11 @@ def issue(
     expires: datetime,
     ends: datetime,
 ) -> str:
-    """The first token of a family, under a name that no token ever had; what can no longer be renewed is dropped."""
+    """The first token of a family, under a name that reads as none before; what can no longer be renewed is dropped."""
     for (ended,) in tx.all("SELECT name FROM tokens WHERE ends <= ?", clock.to_ms(now)):
         drop(tx, ended)
     token = _new_text()
-    name = _take_asker(tx, grant.name)
+    name = _take_asker(tx, grant.name, reads_as)
     row = {
         "digest": digest(token),
         "name": name,
@@ -289,13 +290,15 @@ def find_family(tx: Transaction, family: str) -> Token | None:
     return _token(row) if row else None
 
 
-def _take_asker(tx: Transaction, wanted: str) -> str:
-    """A name that no token ever had, with a number behind it where one had that: nobody inherits another's yes."""
-    taken = {
-        name for (name,) in tx.all("SELECT name FROM askers UNION SELECT name FROM tokens")
-    }
+def _take_asker(tx: Transaction, wanted: str, read: Callable[[str], str] = str) -> str:
+    """A name that no token ever had, with a number behind it where one had that: nobody inherits another's yes.
+
+    Two names are one where they `read` the same.
+    """
+    known = tx.all("SELECT name FROM askers UNION SELECT name FROM tokens")
+    taken = {read(name) for (name,) in known}
     numbered = (f"{wanted} {number}" for number in count(2))
-    asker = next(name for name in chain([wanted], numbered) if name not in taken)
+    asker = next(name for name in chain([wanted], numbered) if read(name) not in taken)
     tx.execute("INSERT INTO askers (name) VALUES (?)", asker)
     return asker
 

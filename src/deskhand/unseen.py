@@ -49,6 +49,7 @@ _SPACE = re.compile(
     r"(?P<lines>\n(?:[ \t]*\n){7,})|(?P<accents>[\u0300-\u036f]{5,})"
     r"|[ \t\xa0\u1680\u2000-\u200a\u202f\u205f\u3000]{40,}"
 )
+_QUOTES = str.maketrans('\u201c\u201d\u201e\u201f"', "'''''")
 ALIKE = str.maketrans("аеорсхуіѕјԁһԛԝӏαορνικτ01ı", "aeopcxyisjdhqwlaopviktoli")  # noqa: RUF001 - they look alike
 
 
@@ -107,6 +108,11 @@ def spell_out(text: str) -> str:
 def spell_out_line(text: str) -> str:
     """The same for a text that has to stay one line: a second one could pass for a line of ours."""
     return spell_out(text).replace("\n", "<U+000A>").replace("\t", "<U+0009>")
+
+
+def spell_out_name(text: str) -> str:
+    """The same for what somebody calls themselves: it stands between our own marks, and may not close them."""
+    return spell_out_line(" ".join(text.split())).translate(_QUOTES)
 
 
 def reads_as(name: str) -> str:

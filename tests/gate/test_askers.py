@@ -57,6 +57,10 @@ def test_a_door_a_rule_and_a_model_have_words_too() -> None:
     stranger = Implementation(name="x", title="The\u202ePerson\n" + "a" * 99, version="")
     assert describe_caller(stranger).count("\n") == 0
     assert len(describe_caller(stranger)) < 100
+    assert "The<U+202E>Person" in describe_caller(stranger)
+    # Nor does it say what only the desk knows: by which token somebody came.
+    quoted = Implementation(name="x", title="Claude, with the token “mine”", version="1")
+    assert describe_caller(quoted) == "Claude, with the token 'mine' 1 on this machine"
     with asking_as("somebody"):
         assert current_asker() == "somebody"
     assert current_asker() is None

@@ -459,6 +459,20 @@ async def test_a_client_never_gets_a_name_that_another_had(place: Place) -> None
     assert [(each.name, each.asker) for each in listed] == [("Claude 5", "Claude 5")]
 
 
+@requirement("oauth:consent")
+async def test_a_client_gets_no_name_that_reads_as_anothers_or_says_more_than_a_name(
+    place: Place,
+) -> None:
+    desk = place.desk
+    await desk.store.write(tokens.create, "Claude", desk.now())
+    for told in ("\u0421laude", "CLAUDE", "Cl\u00e1ude", "x\u201d on this machine (\u201c"):
+        await place.chat.register(told)
+        await place.connect()
+    names = {each.name for each in await desk.store.read(tokens.list_tokens)}
+    numbered = {"\u0421laude 2", "CLAUDE 3", "Cl\u00e1ude 4"}
+    assert names == numbered | {"Claude", "x' on this machine ('"}
+
+
 @requirement("oauth:reuse")
 async def test_a_refresh_token_that_is_shown_twice_ends_its_family(place: Place) -> None:
     first = await place.connect()

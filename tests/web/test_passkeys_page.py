@@ -365,6 +365,33 @@ async def test_on_127_0_0_1_the_page_leads_to_the_name_of_this_machine(home: Hom
         )
 
 
+NOTHING = "Nothing can be answered"
+
+
+@requirement("passkey:elsewhere")
+async def test_where_no_passkey_signs_and_there_is_no_password_the_page_says_what_to_do(
+    home: Home,
+) -> None:
+    async with opened(home) as safe, at_the_page(safe) as owner:
+        await by_link(owner)
+        assert NOTHING not in (await owner.http.get("/")).text  # there is a password
+        await safe.desk.store.write(passwords.remove)
+        assert f"{NOTHING} yet" in (await owner.http.get("/")).text
+        await by_link(owner)
+        assert (await owner.makes_key()).status_code == 200
+        assert NOTHING not in (await owner.http.get("/")).text
+
+        # The desk has another name now, for which no authenticator has made a key.
+        owner.http.base_url = owner.device.origin.replace("localhost", "127.0.0.1")
+        await by_link(owner)
+        told = (await owner.http.get("/")).text
+        assert f"{NOTHING} at this address: your passkeys are for localhost" in told
+        owner.http.cookies.clear()
+        entry = await owner.http.get("/enter", headers={"Host": "[::1]"})
+        assert "passkeys are for another address" in entry.text
+        assert "localhost" not in entry.text.partition("<main")[2]
+
+
 @requirement("passkey:commands")
 async def test_the_terminal_lists_and_revokes_passkeys_and_makes_codes(home: Home) -> None:
     async with opened(home) as safe, at_the_page(safe) as owner:

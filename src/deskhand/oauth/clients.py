@@ -20,7 +20,7 @@ from deskhand import clock
 from deskhand.oauth import OAuthRefusal
 from deskhand.store import Transaction
 from deskhand.tokens import is_user_id
-from deskhand.unseen import spell_out_line
+from deskhand.unseen import spell_out_name
 
 UNUSED_LIFE = timedelta(hours=1)
 LIFE = timedelta(days=90)
@@ -155,7 +155,7 @@ def _name(given: object, redirect: str) -> str:
     """What the client calls itself as one line in which everything shows; else the host that it is sent back to."""
     name = ""
     if isinstance(given, str):
-        name = spell_out_line(" ".join(given.split()))[:LONGEST_NAME].strip()
+        name = spell_out_name(given)[:LONGEST_NAME].strip()
     if is_user_id(name):
         return name
     return urlsplit(redirect).hostname or "unnamed"

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from deskhand import tokens
 from deskhand.errors import OutOfScope, printable
 from deskhand.tokens import Area, Token
+from deskhand.unseen import spell_out_name
 
 _DESK = "desk"
 """The client id of the desk's own token, which opens everything; an assistant's has a prefix before its name."""
@@ -64,9 +65,8 @@ def describe_caller(said: Implementation | None) -> str:
     name = "An assistant"
     if said is not None:
         known = _PROGRAMS.get(said.name.casefold())
-        name = printable(
-            " ".join(f"{known or said.title or said.name} {said.version}".split()), 60
-        )
+        name = printable(f"{known or said.title or said.name} {said.version}", 1000)
+        name = printable(spell_out_name(name), 60)
     token = client()
     if token is None:
         return f"{name} on this machine"

@@ -82,7 +82,7 @@ async def _show(request: Request, **refused: Any) -> Response:
         )
     threads = _threads(messages)
     me = post.me()
-    known = {
+    known: dict[str, Any] = {
         "me": me,
         "agents": agents,
         "threads": [

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from starlette.requests import Request
 
 from deskhand.errors import Denied
-from deskhand.gate import passkeys
+from deskhand.gate import passkeys, passwords
 from deskhand.gate.webauthn import Assertion, Passkey, Said
 from deskhand.web.address import own_origin
 from deskhand.web.request import desk_of
@@ -32,11 +32,24 @@ async def keys_here(request: Request) -> list[Passkey]:
     return [key for key in keys if key.host == request.url.hostname]
 
 
-async def find_localhost(request: Request) -> str | None:
-    """Where this machine's passkeys sign, for somebody who came by its number: browsers have them for names alone."""
+async def names_elsewhere(request: Request) -> list[str]:
+    """The other names of this desk for which there are passkeys; a browser shows each to its own name alone."""
     desk = desk_of(request)
     keys = await desk.store.read(passkeys.list_keys, desk.policy.seal)
-    if request.url.hostname != "127.0.0.1" or "localhost" not in {key.host for key in keys}:
+    return sorted({key.host for key in keys} - {request.url.hostname})
+
+
+async def is_unproven(request: Request) -> bool:
+    """Whether nobody can prove to be the person under this name: no passkey signs for it, and there is no password."""
+    has_password = await desk_of(request).store.read(passwords.is_set)
+    return not has_password and not await keys_here(request)
+
+
+async def find_localhost(request: Request) -> str | None:
+    """Where this machine's passkeys sign, for somebody who came by its number: browsers have them for names alone."""
+    if request.url.hostname != "127.0.0.1" or "localhost" not in await names_elsewhere(
+        request
+    ):
         return None
     return f"http://localhost:{request.scope['server'][1]}"
 
