@@ -189,6 +189,22 @@ async def test_an_answer_that_names_no_mail_ends_it_by_its_subject(place: Awaiti
     assert await place.awaited() == []
 
 
+async def test_a_copy_to_oneself_is_no_answer(place: Awaiting) -> None:
+    await place.send(cc=["me@example.com"], follow_up="3d")
+    assert await place.look_after(hours=1) == []
+    assert len(await place.awaited()) == 1
+    (told,) = await place.look_after(days=3)
+    assert "Nobody has answered" in told.body
+    assert "has written to you since" not in told.body
+
+
+async def test_a_reminder_that_goes_to_oneself_alone_is_answered_by_nobody(
+    place: Awaiting,
+) -> None:
+    await place.send(to="me@example.com", follow_up="3d")
+    assert len(await place.look_after(days=3, hours=1)) == 1
+
+
 async def test_a_mail_about_something_else_is_named_when_the_person_is_told(
     home: Home,
 ) -> None:

@@ -554,7 +554,7 @@ async def test_a_list_is_left_by_a_mail_that_waits_like_any_other(
     client: Client, desk: Desk, accounts: Accounts
 ) -> None:
     ways = {
-        "Out": "<https://list.example/out>, <mailto:leave+1%2F2@list.example?subject=out%20please&cc=spy@x.de>",
+        "Out": "<https://list.example/out>, <mailto:leave+1%2F2@list.example?subject=out%20please+1&cc=spy@x.de>",
         "Plain": "<MAILTO:leave@list.example>",
         "Page": "<https://list.example/out>",
         "Two": "<mailto:a@list.example,b@list.example>",
@@ -582,7 +582,7 @@ async def test_a_list_is_left_by_a_mail_that_waits_like_any_other(
     }
     asked = {(each.action.to, each.action.subject, each.action.account) for each in waiting}
     assert asked == {
-        ("leave+1/2@list.example", "out please", "me@work.example"),
+        ("leave+1/2@list.example", "out please+1", "me@work.example"),
         ("leave@list.example", "unsubscribe", "me@work.example"),
         ("leave@list.example", "a Bcc: spy@x.de", "me@work.example"),
     }

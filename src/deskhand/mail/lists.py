@@ -40,9 +40,9 @@ def find_way_out(raw: bytes) -> WayOut:
         parts = urlsplit(link)
         address = unquote(parts.path)
         if parts.scheme.lower() == "mailto" and address.count("@") == 1:
-            asked = {
-                key.lower(): values[0] for key, values in parse_qs(parts.query).items()
-            }
+            # In such a link a plus is a plus (RFC 6068), not a form's space.
+            given = parse_qs(parts.query.replace("+", "%2B"))
+            asked = {key.lower(): values[0] for key, values in given.items()}
             subject = " ".join(asked.get("subject", "unsubscribe").split())
             return WayOut(
                 address, subject[:LONGEST], asked.get("body", "unsubscribe")[:LONGEST], page

@@ -74,7 +74,7 @@ async def _look_at(desk: Desk, awaited: AwaitedAnswer) -> None:
 async def _is_answered(desk: Desk, awaited: AwaitedAnswer) -> bool:
     """Whether a person wrote in the thread after the mail had left."""
     request = awaited.request
-    own = set(map(mailbox_of, (request.action.account, *desk.settings.own_addresses)))
+    own = _own_mailboxes(desk, awaited)
     try:
         thread = await desk.mailbox.thread(
             request.thread_id or request.action.thread_id or ""
@@ -90,9 +90,13 @@ async def _is_answered(desk: Desk, awaited: AwaitedAnswer) -> bool:
 
 
 async def _find_elsewhere(desk: Desk, awaited: AwaitedAnswer) -> list[MailSummary]:
-    """What those whom the mail went to have written since, in whatever thread, newest first."""
+    """What those whom the mail went to have written since, in whatever thread, newest first; oneself is not asked."""
     request = awaited.request
-    asked = request.action.everybody[:_MOST_ASKED]
+    own = _own_mailboxes(desk, awaited)
+    others = [each for each in request.action.everybody if mailbox_of(each) not in own]
+    asked = others[:_MOST_ASKED]
+    if not asked:
+        return []
     day = request.left.date() - timedelta(days=1)  # a search may count days in another zone
     senders = " ".join(f'from:"{each}"' for each in asked)
     found = await desk.mailbox.search(
@@ -106,6 +110,11 @@ async def _find_elsewhere(desk: Desk, awaited: AwaitedAnswer) -> list[MailSummar
         and not known.isdisjoint(map(mailbox_of, addresses_in(mail.sender)))
         and await _is_by_person(desk, mail)
     ]
+
+
+def _own_mailboxes(desk: Desk, awaited: AwaitedAnswer) -> set[str]:
+    own = (awaited.request.action.account, *desk.settings.own_addresses)
+    return set(map(mailbox_of, own))
 
 
 def _is_about_it(mail: MailSummary, awaited: AwaitedAnswer) -> bool:
