@@ -1,5 +1,6 @@
 """An IMAP account that takes no password: a real Dovecot asks a token endpoint on loopback whether a token counts."""
 
+import asyncio
 import base64
 import json
 import threading
@@ -23,6 +24,7 @@ from deskhand.errors import AuthRequired, BadConfig, ProviderDown, TimedOut
 from deskhand.mail.accounts import imap_account
 from deskhand.mail.bearer import (
     PRESETS,
+    BearerTokens,
     keep,
     sign_in_by_browser,
     sign_in_by_device,
@@ -62,6 +64,10 @@ class Provider:
     status: int = 200
     pending: int = 0
     """How often the person has not agreed yet."""
+    second: threading.Event | None = None
+    """Set by a second renewal that comes while the first waits for its answer."""
+    reused: int = 0
+    """How often a refresh token was shown that another one had replaced."""
     valid: set[str] = field(default_factory=set)
     given: int = 0
     asked: list[dict[str, str]] = field(default_factory=list)
@@ -79,6 +85,8 @@ class Provider:
                 return 200, {"device_code": "d", "interval": 1, "expires_in": 3} | page
         if self.status != 200:
             return self.status, {}
+        if "refresh_token" in form and self.second is not None:
+            self._keep_waiting(self.second)
         if "device_code" in form and self.pending:
             self.pending -= 1
             return 400, {"error": "authorization_pending"}
@@ -94,8 +102,14 @@ class Provider:
         else:
             known = "device_code" in form or form.get("refresh_token") == self.refresh
         if not known:
+            self.reused += 1
             return 400, {"error": "invalid_grant"}
         return 200, self._give()
+
+    def _keep_waiting(self, second: threading.Event) -> None:
+        if len([form for form in self.asked if "refresh_token" in form]) > 1:
+            second.set()
+        second.wait(0.3)
 
     def _give(self) -> dict[str, object]:
         self.given += 1
@@ -288,6 +302,22 @@ async def test_a_token_that_ends_early_is_renewed_and_a_revoked_sign_in_is_said(
     assert len(place.smtp.taken) == 1
     assert "invalid_grant" in revoked.value.message
     assert "deskhand mail login oauth" in str(revoked.value.hint)
+
+
+@requirement("accounts:oauth")
+async def test_two_processes_that_renew_at_once_show_no_refresh_token_twice(
+    place: Place,
+) -> None:
+    place.provider.rotates = True
+    place.provider.second = threading.Event()
+    account = imap_account(place.settings)
+    desks = [BearerTokens(place.settings, account, utc_now) for _ in range(3)]
+    shown = await asyncio.gather(*(asyncio.to_thread(each.access) for each in desks))
+
+    assert place.provider.reused == 0
+    assert set(shown) == place.provider.valid
+    (kept,) = place.settings.home.glob("oauth-*.secret")
+    assert kept.read_text() == place.provider.refresh
 
 
 @requirement("accounts:oauth")

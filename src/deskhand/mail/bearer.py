@@ -74,17 +74,13 @@ class BearerTokens:
             self._access = None
 
     def _renew(self) -> None:
-        refresh = self._recall()
-        try:
+        """In turns with other processes: a provider may end a sign-in whose refresh token is shown a second time."""
+        with credentials.take_turns(self._settings.home, self._name):
+            refresh = self._recall()
             answer = _ask(self._settings, grant_type="refresh_token", refresh_token=refresh)
-        except AuthRequired:
-            # Another process may have renewed it meanwhile, and got another refresh token.
-            if (newer := self._recall()) == refresh:
-                raise
-            answer = _ask(self._settings, grant_type="refresh_token", refresh_token=newer)
-        rotated = answer.get("refresh_token")
-        if rotated and rotated != refresh:
-            credentials.keep(self._settings.home, self._name, str(rotated))
+            rotated = answer.get("refresh_token")
+            if rotated and rotated != refresh:
+                credentials.keep(self._settings.home, self._name, str(rotated))
         self._access = Bearer(answer["access_token"])
         self._ends = self._now() + _lifetime(answer)
 

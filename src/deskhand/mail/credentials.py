@@ -1,15 +1,19 @@
 """The person's tokens and passwords: in the system's keyring, else in a file that only they can read."""
 
-from contextlib import suppress
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deskhand.files import write_atomically
+from deskhand.locks import wait_for_lock
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
 
 SERVICE = "deskhand"
+_LONGEST_TURN = 60.0
 
 
 def keep(home: Path, name: str, text: str) -> str:
@@ -54,6 +58,17 @@ def forget(home: Path, name: str) -> None:
         return
     with suppress(KeyringError):  # it was never there, or the keyring does not open
         keyring.delete_password(SERVICE, _user(home, name))
+
+
+@contextmanager
+def take_turns(home: Path, name: str) -> Iterator[None]:
+    """While one process renews what is kept under `name`, no other of this home does."""
+    lock = os.open(home / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        wait_for_lock(lock, "the renewal of a sign-in", _LONGEST_TURN)
+        yield
+    finally:
+        os.close(lock)
 
 
 def write_private(file: Path, text: str) -> None:
