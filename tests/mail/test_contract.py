@@ -442,6 +442,19 @@ async def test_every_change_has_a_way_back_for_what_it_changed(world: World) -> 
         ], change
 
 
+@EVERY_DAY
+async def test_a_label_is_the_same_one_in_other_capitals(world: World) -> None:
+    world.deliver(letter(message_id="<1@x.example>"))
+    mail = await only(world, "")
+    await world.mailbox.change([mail.id], Deed("label", "Über/Maß"))
+    before = (await only(world, "")).labels
+
+    await world.mailbox.change([mail.id], Deed("label", "über/maß"))
+    assert sorted((await only(world, "")).labels) == sorted(before)
+    await world.mailbox.change([mail.id], Deed("unlabel", "ÜBER/maß"))
+    assert sorted((await only(world, "")).labels) == sorted(mail.labels)
+
+
 @asynccontextmanager
 async def desk_on(world: World, home: Home) -> AsyncIterator[tuple[Desk, Client]]:
     """A desk whose one account is of this world, and is known by another address as well."""

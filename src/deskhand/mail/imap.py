@@ -211,8 +211,15 @@ class ImapMailbox:
                 written = [copy for copy in copies if own in _senders(copy)]
                 session.move(written, "SENT")
                 session.move([copy for copy in copies if copy not in written], "INBOX")
+            case "label":
+                lacking = [
+                    copy
+                    for copy in copies
+                    if not imap_session.find_keywords(copy, change.label)
+                ]
+                session.flag(lacking, add=[imap_session.keyword(change.label)])
             case _:
-                gets, loses = _flags(change)
+                gets, loses = _flags(change, copies)
                 session.flag(copies, add=gets, remove=loses)
         for copy in copies:
             self._places.pop(copy.id, None)
@@ -506,8 +513,8 @@ def _concerns(change: Deed, copy: Copy, archive: str) -> bool:
             return True
 
 
-def _flags(change: Deed) -> tuple[list[str], list[str]]:
-    """Which flags a mail gets and loses."""
+def _flags(change: Deed, copies: Sequence[Copy]) -> tuple[list[str], list[str]]:
+    """Which flags the mails get and lose."""
     match change.do:
         case "read":
             return ["\\Seen"], []
@@ -517,10 +524,9 @@ def _flags(change: Deed) -> tuple[list[str], list[str]]:
             return ["\\Flagged"], []
         case "unstar":
             return [], ["\\Flagged"]
-        case "unlabel":
-            return [], [imap_session.keyword(change.label)]
         case _:
-            return [imap_session.keyword(change.label)], []
+            found = [imap_session.find_keywords(copy, change.label) for copy in copies]
+            return [], sorted(set().union(*found))
 
 
 def _senders(copy: Copy) -> list[str]:

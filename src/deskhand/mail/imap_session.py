@@ -353,6 +353,8 @@ class ImapSession:
         self, copies: Sequence[Copy], *, add: Sequence[str] = (), remove: Sequence[str] = ()
     ) -> None:
         """All of them lie in one folder."""
+        if not copies:
+            return
         kept = self._open(copies[0].folder).flags_kept
         uids = [copy.uid for copy in copies]
         if b"\\*" not in kept and not {flag.lower().encode() for flag in add} <= kept:
@@ -454,12 +456,18 @@ def labels(copies: Iterable[Copy]) -> tuple[str, ...]:
             found["UNREAD"] = None
         if "\\flagged" in flags:
             found["STARRED"] = None
-        found |= {
-            str(imap_utf7.decode(flag.encode())): None
-            for flag in copy.flags
-            if flag[0] not in "\\$"
-        }
+        found |= {_label_of(flag): None for flag in copy.flags if flag[0] not in "\\$"}
     return tuple(found)
+
+
+def find_keywords(copy: Copy, label: str) -> set[str]:
+    """By which keywords a mail has a label: of labels capitals do not count, and the server knows none but ASCII's."""
+    named = label.casefold()
+    return {flag for flag in copy.flags if _label_of(flag).casefold() == named}
+
+
+def _label_of(flag: str) -> str:
+    return str(imap_utf7.decode(flag.encode()))
 
 
 def mail_id(parsed: mime.Parsed, folder: str, uidvalidity: int, uid: int) -> str:
