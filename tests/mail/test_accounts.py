@@ -2,6 +2,7 @@
 
 import email.policy
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -279,6 +280,38 @@ async def test_what_was_approved_for_an_account_that_has_gone_waits_for_it(
     assert "no mail account me@work.example" in (kept.note or "")
     assert nothing == {"main": [], "google": [], "work": []}
     assert left == {"main": [], "google": [], "work": ["me@work.example"]}
+
+
+@requirement("accounts:sender")
+@pytest.mark.parametrize("exchanged", [False, True], ids=["renamed", "exchanged"])
+async def test_an_answer_leaves_from_its_account_whatever_that_is_called_by_now(
+    accounts: Accounts, home: Home, *, exchanged: bool
+) -> None:
+    async with (
+        accounts.desk() as desk,
+        Client(desk_server(desk), mode="2026-07-28") as client,
+    ):
+        mails = await found(client)
+        for name in ("work", "Google"):
+            mail = mails[f"From {name}"]
+            place = {key: mail[key] for key in ("thread_id", "message_id")}
+            await refused(client, "reply_email", **place, body="Yes.\n")
+        ((*waiting,), _) = await desk.waiting.requests()
+    names = {'"work"': '"office"', '"google"': '"private"'}
+    if exchanged:
+        names = {'"work"': '"google"', '"google"': '"work"'}
+    text = (home.path / "config.toml").read_text()
+    (home.path / "config.toml").write_text(
+        re.sub('(?<=name = )"(?:work|google)"', lambda each: names[each[0]], text)
+    )
+    accounts.approve_all()
+    async with accounts.desk() as desk:
+        for each in waiting:
+            await desk.gate.release(each.id, "desk")
+        left = await accounts.sent(desk)
+
+    assert left == {"main": [], "google": ["me@gmail.example"], "work": ["me@work.example"]}
+    assert b"In-Reply-To: <w@x>" in accounts.relay.delivered[0][1]
 
 
 @requirement("accounts:ids")

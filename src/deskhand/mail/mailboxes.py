@@ -298,7 +298,8 @@ class Mailboxes:
         name = await self.find_owner(mail.account)
         thread = None
         if mail.thread_id is not None:
-            place, own = self.place(mail.thread_id)
+            place, own = self._split(mail.thread_id)
+            # An account that has another name by now finds the thread by the mail's own References.
             thread = own if place == name else None
         return box, name, replace(mail, thread_id=thread)
 
@@ -318,10 +319,8 @@ class Mailboxes:
         return seen[0]
 
     def place(self, desk_id: str) -> tuple[str, str]:
-        """The account in which it lies, which the call must see, and its id there. A bare one is main's."""
-        name, own = split(desk_id)
-        if name is None:
-            name = MAIN if MAIN in self._accounts else self._default
+        """The account in which it lies, which the call must see, and its id there."""
+        name, own = self._split(desk_id)
         if name not in self._accounts:
             known = ", ".join(self._accounts)
             raise NoAccount(
@@ -329,6 +328,13 @@ class Mailboxes:
                 hint=f"its accounts are {known}",
             )
         self._demand_in_view(name)
+        return name, own
+
+    def _split(self, desk_id: str) -> tuple[str, str]:
+        """The account that an id names, whether or not there is one, and the id there. A bare one is main's."""
+        name, own = split(desk_id)
+        if name is None:
+            name = MAIN if MAIN in self._accounts else self._default
         return name, own
 
     def _demand_in_view(self, name: str) -> None:
