@@ -97,7 +97,7 @@ def test_office_documents_read_as_a_person_sees_them() -> None:
         ["hidden text was removed: 6 characters"],
     )
     assert read(packed(SPREADSHEET)) == (
-        "## Bills\nName\t\tGröße\n2026-03-01\t2026-03-01 12:00:00\tTRUE\t1.5\tin line\n\n## Old\nsoon\n\n",
+        "## Bills\nName\t\tGröße\n2026-03-01\t2026-03-01 12:00:00\tTRUE\t1.5\tin line\tfar\n\n## Old\nsoon\n\n",
         ["the sheet 'Old' is hidden in the document"],
     )
     text = "## Slide 1\nfirst\ncell\t\n## Slide 2\nlast\n\n## Notes 1\nsay it\n\n"
@@ -128,6 +128,16 @@ UNUSUAL: dict[str, tuple[dict[str, str], str, list[str]]] = {
         },
         f"## Bills\n{'9' * 5000}\t1\n\n## Old\n\n",
         ["the sheet 'Old' is hidden in the document"],
+    ),
+    "cells far to the right, and empty ones further on": (
+        {
+            "xl/workbook.xml": BOOK,
+            "xl/_rels/workbook.xml.rels": LINK.format("a", "worksheet", "sheets/one.xml"),
+            "xl/sheets/one.xml": "<w><row><c r='B1'><v>1</v></c><c r='ZZ1'><v>2</v></c><c r='AAA1'/>"
+            "<c r='XFD1'><v>3</v></c></row></w>",
+        },
+        "## S\n\t1\t2\t3\n\n",
+        [],
     ),
     "remarks and boxes of a sheet": (
         SPREADSHEET

@@ -206,6 +206,6 @@ def test_a_damaged_or_closed_one_gets_a_clear_answer(content: bytes, said: str) 
 
 def test_a_binary_sheet_reads() -> None:
     assert read(packed(BINARY_SHEET)) == (
-        "## Bills\nGröße\t\t12.34\t1.5\n2026-11-30 12:00:00\tTRUE\tof it\n\n## Old\n\n",
+        "## Bills\nGröße\t\t12.34\t1.5\n2026-11-30 12:00:00\tTRUE\tof it\t1\n\n## Old\n\n",
         ["the sheet 'Old' is hidden in the document"],
     )

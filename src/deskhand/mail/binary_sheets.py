@@ -7,9 +7,9 @@ from enum import IntEnum
 from deskhand.mail.archive import Archive, NoText, Pieces, Warn
 from deskhand.mail.office import (
     LATER_FIRST_DAY,
-    MOST_COLUMNS,
     Workbook,
     is_date_format,
+    put_cell,
     show_date,
 )
 
@@ -92,9 +92,8 @@ def _read_rows(archive: Archive, name: str, book: Workbook) -> Iterator[list[str
         if not shown:
             continue
         (place,) = struct.unpack_from("<I", data)
-        if len(row) <= place < MOST_COLUMNS:
-            row += [""] * (place - len(row))
-            row.append(shown)
+        if len(row) <= place:
+            put_cell(row, place, shown)
     if any(row):
         yield row
 

@@ -279,12 +279,19 @@ def _read_rows(archive: Archive, name: str, book: Workbook) -> Iterator[list[str
             case "text", _ if reading:
                 value += what
             case "end", "c":
-                place = _column(cell.get("r", ""), len(row))
-                if place < MOST_COLUMNS:
-                    row += [""] * (place - len(row))
-                    row.append(_show_cell(cell, value, book) or (formula and f"={formula}"))
+                shown = _show_cell(cell, value, book) or (formula and f"={formula}")
+                put_cell(row, _column(cell.get("r", ""), len(row)), shown)
             case "end", "row" if any(row):
                 yield row
+
+
+def put_cell(row: list[str], place: int, shown: str) -> None:
+    """Put a cell at its place in a row; those further to the right than MOST_COLUMNS just follow, without empty ones."""
+    if place < MOST_COLUMNS:
+        row += [""] * (place - len(row))
+        row.append(shown)
+    elif shown:
+        row.append(shown)
 
 
 def _column(name: str, following: int) -> int:

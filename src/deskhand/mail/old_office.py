@@ -10,7 +10,7 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from deskhand.mail.archive import NoText, Pieces, Warn
-from deskhand.mail.office import FIRST_DAY, LATER_FIRST_DAY, MOST_COLUMNS, show_date
+from deskhand.mail.office import FIRST_DAY, LATER_FIRST_DAY, put_cell, show_date
 
 if TYPE_CHECKING:
     import xlrd
@@ -188,7 +188,9 @@ def _read_sheets(content: bytes, warn: Warn) -> Pieces:
             warn(f"the sheet {name!r} is hidden in the document")
         yield f"## {name}\n"
         for row in range(sheet.nrows):
-            cells = [_show_cell(cell, first_day) for cell in sheet.row(row)[:MOST_COLUMNS]]
+            cells: list[str] = []
+            for place, cell in enumerate(sheet.row(row)):
+                put_cell(cells, place, _show_cell(cell, first_day))
             if any(cells):
                 yield "\t".join(cells).rstrip() + "\n"
         yield "\n"
