@@ -62,6 +62,11 @@ def dated(at: datetime, zone: str) -> str:
     return f"{here:%a} {here.day} {here:%b %Y, %H:%M}"
 
 
+def day(at: datetime) -> str:
+    """The day as it can be read at any later time: `20 Nov 2026`."""
+    return f"{at.day} {at:%b %Y}"
+
+
 def ordinal(number: int) -> str:
     """1st, 2nd, 3rd, 4th ..."""
     if number % 100 in (11, 12, 13):

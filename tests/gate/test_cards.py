@@ -17,7 +17,7 @@ from mcp import Client
 
 from deskhand import audit
 from deskhand.app import Desk
-from deskhand.clock import iso
+from deskhand.clock import day, iso
 from deskhand.config import load
 from deskhand.errors import (
     Changed,
@@ -594,7 +594,7 @@ async def test_together_only_low_risk_is_approved_else_nothing(study: Study) -> 
             for number in range(3)
         ]
         assert {card.risk.level for card in low} == {"low"}
-        assert low[0].to[0].since == f"2 mails sent, last on {study.clock():%Y-%m-%d}"
+        assert low[0].to[0].since == f"2 mails sent, last on {day(study.clock())}"
         risky = await asked(desk, client)
         assert (risky.risk.level, risky.to[0].known, risky.to[0].since) == (
             "medium",

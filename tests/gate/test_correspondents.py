@@ -2,6 +2,7 @@
 
 import pytest
 
+from deskhand import clock
 from deskhand.gate import recipients
 from deskhand.gate.correspondents import learn_about
 from deskhand.gate.lookalikes import is_alike
@@ -45,12 +46,12 @@ async def test_the_first_day_knows_whom_the_person_wrote_to_heard_from_and_never
             "ann@example.org": (
                 True,
                 "low",
-                f"you wrote to them before, last on {wrote:%Y-%m-%d}",
+                f"you wrote to them before, last on {clock.day(wrote)}",
             ),
             "bob@example.net": (
                 False,
                 "medium",
-                f"wrote to you before, on {heard:%Y-%m-%d}; your first email to them",
+                f"wrote to you before, on {clock.day(heard)}; your first email to them",
             ),
             "ann@examp1e.org": (
                 False,

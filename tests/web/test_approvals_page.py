@@ -270,13 +270,15 @@ async def test_a_no_and_other_words_reach_whoever_asked(desk: Desk, person: Pers
     empty = await person.sends(
         f"/approvals/{other.id}/respond", {"digest": other.digest, "words": " "}, at="/"
     )
-    words = {"digest": other.digest, "words": "write it in French"}
+    words = {"digest": other.digest, "words": "Write it in French."}
     said = await person.sends(f"/approvals/{other.id}/respond", words, at="/")
 
     assert "too early" in again
     assert "too early" in (await person.reads(f"/approvals/{card.id}")).text
     assert (empty.status_code, said.status_code) == (422, 303)
-    assert "write it in French" in await asked(desk, subject="Another")
+    told = (await person.reads(f"/approvals/{other.id}")).text
+    assert "“<bdi>Write it in French.</bdi>” Nothing was sent." in told
+    assert "Write it in French." in await asked(desk, subject="Another")
     assert (await desk.waiting.counts()).waiting == 0
     assert await sent(desk) == []
 

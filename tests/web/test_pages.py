@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from email.utils import format_datetime
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -24,7 +25,7 @@ from deskhand.gate.actions import ReplyEmail
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.web import as_sent, markdown
 from deskhand.web.site import site
-from tests.mail.letters import letter
+from tests.mail.letters import DATE, letter, outgoing, unwritten
 from tests.requirements import requirement
 from tests.terminal import Terminal
 from tests.web.browser import (
@@ -358,6 +359,41 @@ async def test_mail_is_searched_paged_and_read_without_being_marked(world: World
     assert "UNREAD" in kept.labels
     (answer,) = await world.desk.store.read(lambda tx: tx.all("SELECT id FROM requests"))
     assert f'href="/approvals/{answer[0]}"' in opened.text
+
+
+@requirement("page:mail")
+async def test_a_mail_names_its_own_date_only_where_it_came_at_another_time(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(load(environment(tmp_path)).settings)
+    box = desk.mailbox
+    assert isinstance(box, LocalMailbox)
+    old = letter(subject="Old")  # of February
+    fresh = letter(subject="Fresh").replace(
+        format_datetime(DATE).encode(), format_datetime(desk.now()).encode()
+    )
+    undated = letter(subject="Undated").replace(
+        format_datetime(DATE).encode(), b"once upon a time"
+    )
+    now = desk.now()
+    await box.receive([Incoming(raw, False, now) for raw in (old, fresh, undated)])
+    own = outgoing(subject="Own")  # of February too
+    await box.send(await box.prepare(own), own, unwritten)
+    async with served(site(desk)) as address, signed_in(desk, address) as person:
+        shown = {
+            mail.subject: (await person.reads(f"/mail/{mail.id}")).text
+            for mail in await box.search("", 9)
+        }
+    await desk.close_mailbox()
+    desk.close()
+    assert {subject: "it says" in text for subject, text in shown.items()} == {
+        "Old": True,
+        "Fresh": False,
+        "Undated": True,
+        "Own": True,
+    }
+    assert "<dt>Sent</dt>" in shown["Own"]
+    assert "<dt>Arrived</dt>" in shown["Fresh"]
 
 
 @requirement("page:mail")

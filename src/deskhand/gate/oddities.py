@@ -133,7 +133,7 @@ def _spelling_of(domain: str, facts: Facts) -> Reasons:
     elif shown != domain and poses_as_latin(shown):
         yield (
             "high",
-            f"The domain {domain} reads as {shown}, which only looks like {skeleton(shown)}.",
+            f"The domain {domain} reads as {shown}, in foreign letters: it only looks like {skeleton(shown)}.",
         )
     elif shown != domain:
         yield "medium", f"The domain {domain} reads as {shown}."

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from deskhand import clock
 from deskhand.gate import lists, lookalikes
 from deskhand.gate.correspondents import Correspondence, find_met, find_written_to
 from deskhand.store import Transaction
@@ -19,7 +20,7 @@ class Recipient:
     known: bool
     """Whether the person has written to the address before, or it is the sender of a mail that is answered."""
     since: str
-    """One phrase for the badge: "3 mails sent, last on 2026-11-02" or "first email to this address"."""
+    """One phrase for the badge: "3 mails sent, last on 2 Nov 2026" or "first email to this address"."""
     answered: bool = False
     """Known by nothing but the mail that is answered."""
 
@@ -48,12 +49,14 @@ class Acquaintance:
             count, last = found
             plural = "s" if count > 1 else ""
             return Recipient(
-                address, True, f"{count} mail{plural} sent, last on {last:%Y-%m-%d}"
+                address, True, f"{count} mail{plural} sent, last on {clock.day(last)}"
             )
         met = self.met.get(address.casefold())
         if met and met.sent and met.last_sent:
             return Recipient(
-                address, True, f"you wrote to them before, last on {met.last_sent:%Y-%m-%d}"
+                address,
+                True,
+                f"you wrote to them before, last on {clock.day(met.last_sent)}",
             )
         if sender is not None and sender.casefold() == address.casefold():
             return Recipient(address, True, "your first email to them", answered=True)
@@ -69,7 +72,7 @@ class Acquaintance:
             return "in this thread; your first email to them"
         met = self.met.get(address.casefold())
         if met and met.last_heard:
-            return f"wrote to you before, on {met.last_heard:%Y-%m-%d}; your first email to them"
+            return f"wrote to you before, on {clock.day(met.last_heard)}; your first email to them"
         return "first email to this address"
 
 

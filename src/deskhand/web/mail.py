@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Collection, Sequence
+from datetime import UTC, timedelta
+from email.utils import parsedate_to_datetime
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -34,6 +36,8 @@ MOST_PAGES = 20
 """A mailbox gives its newest results only from the start: further pages cost more, so there is a last one."""
 MOST_READ = 20
 """Mails of a thread that are shown whole."""
+LATE = timedelta(minutes=10)
+"""A mail that took no longer arrived when it says so."""
 MANY = 50
 MOST_CHANGED = 1000
 PERSON = "person"
@@ -143,11 +147,22 @@ async def _message(request: Request) -> Response:
         title=mail.summary.subject or "(no subject)",
         mail=mail,
         arrived=shown_time(desk, mail.summary.date),
+        claimed=_claimed_date(mail.summary),
         thread=[(each, shown_time(desk, each.date)) for each in thread],
         answers=await desk.store.read(partial(lists.answering, message_id=message_id)),
         as_sent=wanted,
         blocked=sheet and sheet.blocked,
     )
+
+
+def _claimed_date(summary: MailSummary) -> str:
+    """What the mail says of its date, where that is another time than that of its arrival."""
+    try:
+        claimed = parsedate_to_datetime(summary.date_header)
+        is_same = abs(claimed.astimezone(UTC) - summary.date) < LATE
+    except (ValueError, OverflowError):
+        return summary.date_header
+    return "" if is_same else summary.date_header
 
 
 async def _thread(request: Request) -> Response:

@@ -229,7 +229,7 @@ async def ledger(desk: Desk) -> Finding:
     now = desk.now()
     stale, unknown = await desk.store.read(requests.count_unfinished, now)
     if unknown:
-        says = f"{unknown} mails may or may not have been sent"
+        says = f"{unknown} mail{'s' * (unknown > 1)} may or may not have been sent"
         return warning(says, "`deskhand approvals`: look, then decide")
     if stale:
         says = f"{stale} sends were left by a process that died"
