@@ -199,6 +199,51 @@ def test_a_place_is_found_as_obsidian_finds_it(
     assert edited(text, edit) == new
 
 
+CALLOUT = "> [!note] A\n> > [!tip] B\n> > one\n> > two ^b1\n> end\n"
+QUOTED_LIST = "> - [ ] one ^b1\n>   - below\n> - two\n"
+
+
+@requirement("notes:edits")
+@pytest.mark.parametrize(
+    ("text", "edit", "new"),
+    [
+        (
+            CALLOUT,
+            replace("new", block="b1"),
+            "> [!note] A\n> > [!tip] B\n> > new ^b1\n> end\n",
+        ),
+        (CALLOUT, delete(block="b1"), "> [!note] A\n> > [!tip] B\n> end\n"),
+        (
+            CALLOUT,
+            insert("x\ny", block="b1"),
+            CALLOUT.replace("^b1\n", "^b1\n> >\n> > x\n> > y\n> >\n"),
+        ),
+        ("> one ^b1\n", replace("x\n\ny", block="b1"), "> x\n>\n> y ^b1\n"),
+        ("> one ^b1\r\n", replace("> x", block="b1"), "> x ^b1\r\n"),
+        ("> one ^b1", insert("> x", block="b1"), "> one ^b1\n>\n> x"),
+        ("> a\n>\n> one\n>\n> ^b1\n", replace("x", block="b1"), "> a\n>\n> x\n>\n> ^b1\n"),
+        ("> a\n> one\n> ^b1\n> b\n", delete(block="b1"), "> b\n"),
+        ("> [!note]\n> ^b1\n", replace("x", block="b1"), "> [!note]\n> x ^b1\n"),
+        (QUOTED_LIST, replace("x", block="b1"), QUOTED_LIST.replace("one", "x")),
+        (
+            QUOTED_LIST,
+            replace("- [x] x", block="b1"),
+            QUOTED_LIST.replace("[ ] one", "[x] x"),
+        ),
+        (
+            QUOTED_LIST,
+            insert("- x", block="b1"),
+            QUOTED_LIST.replace("> - two", "> - x\n> - two"),
+        ),
+        (QUOTED_LIST, delete(block="b1"), "> - two\n"),
+    ],
+)
+def test_a_block_in_a_quote_or_a_callout_stays_in_it_and_leaves_the_rest_of_it_alone(
+    text: str, edit: dict[str, Any], new: str
+) -> None:
+    assert edited(text, edit) == new
+
+
 @requirement("notes:edits")
 @pytest.mark.parametrize(
     ("text", "edit"),

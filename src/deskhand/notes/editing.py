@@ -55,6 +55,8 @@ _UNDERLINE = re.compile(r" {0,3}(?:=+|-+)[ \t]*(?:[\r\n]|\Z)")
 _ANY_ID = re.compile(rf"[ \t\n]\^(?P<id>{_BLOCK_ID})(?=[ \t]*(?:\n|\Z))")
 _WITH_ID = re.compile(rf"(?:^|[ \t])\^{_BLOCK_ID}[ \t]*\Z")
 _MARKER = re.compile(r"(?:[-*+]|[0-9]{1,9}[.)])[ \t]+(?:\[[^\]\n]\][ \t]+)?")
+_QUOTE = re.compile(r" {0,3}>(?:[ \t]*>)*[ \t]?")
+_CALLOUT_OR_HEADING = re.compile(r"[ \t]*(?:\[!|#{1,6}[ \t])")
 _NOT_IN_LINKS = re.compile(r"""[!"#$%&()*+,.:;<=>?@^`{|}~/\[\]\\]""")
 _BLANK_ENDS = re.compile(r"[ \t]++$", re.MULTILINE)
 T = TypeVar("T")
@@ -151,6 +153,8 @@ class _Block:
     """Of a list item: what stands before its text."""
     id_is_apart: bool = False
     heading_mark: str | None = None
+    quote: str = ""
+    """The marks of the quote or callout that it stands in."""
 
 
 def edit(text: str, edits: Sequence[Edit]) -> EditedText:
@@ -438,6 +442,8 @@ def _splice_block(outline: Outline, block: _Block, each: Edit) -> _Splice:
         return _deletion(outline, block.start, block.end)
     text = each.text or ""
     _demand_closed(outline, block.end, text)
+    if block.quote:
+        return _splice_quoted(outline, block, text, each.do)
     is_item = block.prefix is not None and _is_item(text)
     if each.do == "replace":
         return _Splice(block.start, block.text_end, _as_block(block, name, text))
@@ -449,6 +455,29 @@ def _splice_block(outline: Outline, block: _Block, each: Edit) -> _Splice:
     return _Splice(
         block.end, block.end, text, before, blank_after=not is_item and _is_text(follows)
     )
+
+
+def _splice_quoted(
+    outline: Outline, block: _Block, text: str, do: Literal["insert", "replace"]
+) -> _Splice:
+    """The text with the marks of the quote before each line, unless it has marks of its own."""
+    flat = outline.flat
+    is_marked = text.lstrip().startswith(">")
+    if do == "replace":
+        prefix = None if is_marked else block.prefix
+        text = _as_block(dataclasses.replace(block, prefix=prefix), block.id, text)
+    text = text.rstrip("\n")
+    if not is_marked:
+        text = "\n".join(f"{block.quote}{line}".rstrip(" ") for line in text.split("\n"))
+    if do == "replace":
+        return _Splice(block.start, block.text_end, text)
+    if block.prefix is None or not _is_item(text[len(block.quote) :]):
+        blank = block.quote.rstrip()
+        following = _quoted(flat, block.end)
+        text = f"{blank}\n{text}"
+        if following and following[1].strip():
+            text += f"\n{blank}"
+    return _Splice(block.end, block.end, text)
 
 
 def _as_block(block: _Block, name: str, text: str) -> str:
@@ -515,6 +544,8 @@ def _block_at(outline: Outline, place: int) -> _Block:
     start = line_start(flat, place)
     end = line_end(flat, place)
     name = flat[place + 1 : end].strip()
+    if quoted := _quoted(flat, start):
+        return _quoted_block(outline, place, quoted[0])
     if not flat[start:place].strip():
         last = outline.body + len(flat[outline.body : start].rstrip(" \t\n"))
         if last == outline.body:
@@ -537,6 +568,69 @@ def _block_at(outline: Outline, place: int) -> _Block:
         first : first + (marker.end() if marker else _blanks(flat, first))
     ]
     return _Block(name, first, end, _item_end(flat, end, content), prefix)
+
+
+def _quoted(flat: str, start: int) -> tuple[str, str] | None:
+    """The marks of a quote at the beginning of this line, and what stands behind them."""
+    end = line_end(flat, start)
+    marks = _QUOTE.match(flat, start, end)
+    return marks and (marks[0], flat[marks.end() : end])
+
+
+def _quoted_block(outline: Outline, place: int, marks: str) -> _Block:
+    """The paragraph or the item with an id in a quote: the quote's other lines are not its own."""
+    flat = outline.flat
+    name = flat[place + 1 : line_end(flat, place)].strip()
+    start = line_start(flat, place)
+    end = text_end = line_end(flat, place)
+    is_apart = place == start + len(marks)
+    first = None if is_apart else start
+    for above, _ in lines_above(flat, start, outline.body):
+        found = _quoted(flat, above)
+        if (
+            found is None
+            or found[0].count(">") != marks.count(">")
+            or _CALLOUT_OR_HEADING.match(found[1])
+            or (first is not None and (not found[1].strip() or _is_item_at(flat, first)))
+        ):
+            break
+        if found[1].strip():
+            if first is None:
+                text_end = line_end(flat, above)
+            first = above
+    if first is None:
+        return _Block(name, start, end, end, quote=marks)
+    _, line = _quoted(flat, first) or ("", "")
+    content = item_content(line.rstrip("\n"))
+    if content is None:
+        return _Block(name, first, text_end, end, id_is_apart=is_apart, quote=marks)
+    marker = _MARKER.match(line, len(line) - len(line.lstrip(" \t")))
+    return _Block(
+        name,
+        first,
+        text_end,
+        _quoted_item_end(flat, end, marks, content),
+        line[: marker.end()] if marker else "",
+        id_is_apart=is_apart,
+        quote=marks,
+    )
+
+
+def _is_item_at(flat: str, start: int) -> bool:
+    found = _quoted(flat, start)
+    return found is not None and _is_item(found[1])
+
+
+def _quoted_item_end(flat: str, place: int, marks: str, content: int) -> int:
+    """As of an item outside of a quote, with all that belongs to it."""
+    end = place
+    while (found := _quoted(flat, place)) and found[0].count(">") == marks.count(">"):
+        place = line_end(flat, place)
+        if found[1].strip():
+            if indentation(found[1]) < content:
+                break
+            end = place
+    return end
 
 
 def _paragraph_start(outline: Outline, start: int, *, whole: bool) -> int:
