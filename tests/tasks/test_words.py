@@ -385,6 +385,12 @@ def test_a_line_is_a_task(text: str, line: Line) -> None:
         "Water plants every 2 days",
         "Review every month",
         "Run every now and then",
+        "Standup daily",
+        "Bins fortnightly",
+        "Pay rent each month",
+        "Call tomorrow tomorrow",
+        "Meet fri sat",
+        "Meet mon 17:00 tue",
         "Sing every blue moon",
         "a !soon",
         "a !high !low",
@@ -437,6 +443,8 @@ def test_the_list_is_kept_at_the_command_line(home: Home) -> None:
         "tasks", "add", "Call", "sawmill", "2030-11-20", "17:00", "#phone", "--json", **own
     )
     task = json.loads(made.stdout)
+    by_day = home.command("tasks", "add", "Order compost 2030-11-08", **own)
+    home.command("tasks", "undo", **own)
     unread = home.command("tasks", "add", "Call next monday", **own)
     shown = home.command("tasks", "list", **own).stdout
     done = home.command("tasks", "done", str(task["id"]), **own).stdout
@@ -447,6 +455,7 @@ def test_the_list_is_kept_at_the_command_line(home: Home) -> None:
     )
 
     assert (task["due_date"], task["labels"]) == ("2030-11-20T16:00:00.000000Z", ["phone"])
+    assert by_day.stdout.rstrip().endswith("Order compost  Fri 8 Nov 2030")
     assert unread.returncode == 2
     assert "fri, +3d" in unread.stderr
     assert shown.splitlines() == [

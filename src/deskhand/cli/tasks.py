@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli.command import at_desk, command, flag, group, one_line, opened_desk, tell
-from deskhand.clock import local
 from deskhand.errors import BadConfig, InvalidInput
 from deskhand.files import write_atomically
 
@@ -112,20 +111,19 @@ def _lines(tasks: "Sequence[Task]", total: int, now: datetime, zone: str) -> Ite
         yield "No task here."
     for name, members in group_tasks(tasks, now, zone):
         yield name
-        yield from (f"  {_line(task, zone)}" for task in members)
+        yield from (f"  {_line(task, now, zone)}" for task in members)
     if total > len(tasks):
         yield f"… and {total - len(tasks):,} more: --label, --project or --search show fewer"
 
 
-def _line(task: "Task", zone: str) -> str:
+def _line(task: "Task", now: datetime, zone: str) -> str:
     """One task: its number, its title, and what else it says."""
+    from deskhand.tasks import due
     from deskhand.tasks.oneline import describe_rule
 
     parts = [f"{task.id:>4}  {task.title}"]
     if task.due_date:
-        parts.append(
-            f"{local(datetime.fromisoformat(task.due_date), zone):%a %d %b %Y %H:%M}"
-        )
+        parts.append(due.describe(task.due_date, now, zone))
     if task.recurrence:
         parts.append(describe_rule(task.recurrence))
     if task.priority != "Medium":
@@ -152,10 +150,8 @@ def _add(options: argparse.Namespace) -> None:
         made = await desk.tasks.call(
             _user(desk), "POST", "/tasks", body=line.body(), key=key, actor=ACTOR
         )
-        return (
-            made,
-            f"added: {_line(Task.model_validate(made), desk.settings.timezone).strip()}",
-        )
+        line_of = _line(Task.model_validate(made), desk.now(), desk.settings.timezone)
+        return made, f"added: {line_of.strip()}"
 
     tell(options, *at_desk(add, env_file=True))
 

@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic_core import PydanticCustomError
 
-from deskhand.clock import MORNING
+from deskhand.clock import MORNING, local
 from deskhand.errors import FieldProblem, InvalidInput, printable
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -360,3 +360,14 @@ def _is_shown(moment: datetime) -> bool:
     return moment.astimezone(UTC).astimezone(moment.tzinfo).replace(
         fold=0
     ) == moment.replace(fold=0)
+
+
+def describe(due_date: str, now: datetime, zone: str) -> str:
+    """When a task is due as a person says it; the end of the day goes without saying."""
+    at = local(datetime.fromisoformat(due_date), zone)
+    words = f"{at:%a} {at.day} {at:%b}"
+    if at.year != local(now, zone).year:
+        words += f" {at.year}"
+    if at.time().replace(second=0, microsecond=0) != END_OF_DAY:
+        words += f" {at:%H:%M}"
+    return words

@@ -43,6 +43,7 @@ _PLACES = {
 _NO_DAY = re.compile(
     rf"(?:.* )?(?:(?:next|this|last|coming) (?:week|month|year|weekend|{_DAY})"
     rf"|(?:today|tomorrow|this|{_DAY}) (?:morning|afternoon|evening|night)"
+    rf"|(?:bi-?|semi-?)?(?:daily|weekly|monthly|yearly)|fortnightly|annually|each (?:day|week|month|year|{_DAY})"
     r"|tonight|tonite|tmrw|tmr|eod|eow|eoy|midnight|yesterday"
     r"|(?:this )?weekend|day after tomorrow|end of (?:the )?(?:week|month|year)"
     r"|(?:on )?the \d{1,2}(?:st|nd|rd|th)|in (?:\d+|some|a few|a couple of) (?:day|week|month|year)s?"
@@ -176,8 +177,11 @@ def _take_due(said: _Said) -> None:
 
 
 def _refuse_before(said: _Said, words: str) -> None:
-    """A word that makes another day of the one behind it."""
-    if said.words and _OTHER_DAY.fullmatch(said.words[-1].casefold()):
+    """A word that makes another day of the one behind it, or another day."""
+    if not said.words:
+        return
+    word = said.words[-1].casefold()
+    if _OTHER_DAY.fullmatch(word) or due.are_words(word):
         phrase = printable(f"{said.words[-1]} {words}"[:80])
         raise InvalidInput(f'Couldn\'t read the due date "{phrase}"', hint=_HINT)
 
@@ -205,8 +209,8 @@ def _resolve(said: _Said, now: datetime, zone: ZoneInfo) -> str | None:
         rule.weekdays or rule.month_days or (rule.freq == "DAILY" and rule.interval == 1)
     )
     if not names_days:
-        hint = f"say when it is due first: fri, {due.KNOWN}"
-        raise InvalidInput("a task that repeats needs its first day", hint=hint)
+        hint = f"Say when it is due first: {due.KNOWN}"
+        raise InvalidInput("A task that repeats needs its first day", hint=hint)
     yesterday = now.astimezone(zone) - timedelta(1)
     at = datetime.fromisoformat(
         due.resolve(f"{yesterday:%Y-%m-%d} {said.due or '23:59'}", now, zone)

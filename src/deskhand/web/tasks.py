@@ -14,7 +14,6 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from deskhand.app import Desk
-from deskhand.clock import local
 from deskhand.errors import BackendFailed, BadConfig, InvalidInput
 from deskhand.tasks import due
 from deskhand.tasks.agenda import group_tasks
@@ -291,16 +290,9 @@ def _due(desk: Desk, task: Task) -> str:
 
 
 def _due_words(desk: Desk, task: Task) -> str:
-    """The day as a person says it; its end goes without saying."""
     if task.due_date is None:
         return ""
-    at = local(datetime.fromisoformat(task.due_date), desk.settings.timezone)
-    words = f"{at:%a} {at.day} {at:%b}"
-    if at.year != local(desk.now(), desk.settings.timezone).year:
-        words += f" {at.year}"
-    if at.time().replace(second=0, microsecond=0) != due.END_OF_DAY:
-        words += f" {at:%H:%M}"
-    return words
+    return due.describe(task.due_date, desk.now(), desk.settings.timezone)
 
 
 def _read_answer(model: type[M], content: Any) -> M:
