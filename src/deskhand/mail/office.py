@@ -286,7 +286,7 @@ def _read_rows(archive: Archive, name: str, book: Workbook) -> Iterator[list[str
 
 
 def put_cell(row: list[str], place: int, shown: str) -> None:
-    """Put a cell at its place in a row; those further to the right than MOST_COLUMNS just follow, without empty ones."""
+    """Put a cell at its place in a row; those beyond MOST_COLUMNS just follow, without empty ones between."""
     if place < MOST_COLUMNS:
         row += [""] * (place - len(row))
         row.append(shown)
