@@ -1,6 +1,7 @@
 """A call of another server's tool, through the door that the desk keeps before it."""
 
 import json
+import os
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -26,6 +27,7 @@ from deskhand.servers.desk import desk_server
 from deskhand.web.site import site
 from tests.foreign.place import Guarded, guarded, refusal, said
 from tests.requirements import requirement
+from tests.test_faults import no_larger_files
 from tests.transports import ERAS
 from tests.web.person import served, signed_in
 
@@ -325,6 +327,23 @@ async def test_a_file_of_rules_that_cannot_be_read_opens_nothing(
 
 
 @requirement("guard:rules")
+async def test_a_rule_counts_from_the_next_call_whatever_the_file_says_of_its_age(
+    place: Guarded,
+) -> None:
+    place.rules('tool = "echo"\ndo = "pass"')
+    file = place.home / "guard.toml"
+    written = file.stat()
+    async with place.line("legacy") as client:
+        first = await client.ask("tools/call", name="echo", arguments={"text": "a"})
+        file.write_text(file.read_text().replace('"pass"', '"deny"'))
+        os.utime(file, ns=(written.st_atime_ns, written.st_mtime_ns))
+        then = await client.ask("tools/call", name="echo", arguments={"text": "a"})
+    assert first["result"]["structuredContent"] == {"text": "a"}
+    told = then["result"]["_meta"]["deskhand/error"]
+    assert told["details"]["reason"] == "denied"
+
+
+@requirement("guard:rules")
 async def test_no_pattern_of_a_rule_or_a_schema_hangs_the_desk(place: Guarded) -> None:
     place.rules('tool = "echo"\nwhen = { text = { matches = "(a+)+b" } }\ndo = "pass"')
     evil = {
@@ -359,6 +378,43 @@ async def test_a_tool_that_changed_or_came_after_the_review_is_closed_and_the_ot
         assert not listed & {"echo", "fresh"}
         place.rules(PASS)
         assert said(await client.call_tool("append", {"text": "still"})) == "added"
+
+
+@requirement("guard:definitions")
+async def test_a_definition_is_the_same_only_where_it_is_written_the_same(
+    place: Guarded,
+) -> None:
+    def define(most: object) -> dict[str, Any]:
+        shape = {"type": "object", "properties": {"n": {"maximum": most}}}
+        return {"name": "pay", "inputSchema": shape}
+
+    place.rules(PASS)
+    place.other(pay=define(1))
+    async with place.client() as client:
+        await client.call_tool("pay", {"n": 1})
+        for other in (True, 1.0):
+            place.other(pay=define(other))
+            await client.list_tools()
+            closed = refusal(await client.call_tool("pay", {"n": 1}))
+            assert closed["details"]["reason"] == "changed_definition"
+        place.other(pay=define(1))
+        await client.list_tools()
+        await client.call_tool("pay", {"n": 1})
+
+
+@requirement("guard:definitions")
+async def test_on_a_full_disk_what_changed_is_closed_and_called_so(place: Guarded) -> None:
+    place.rules(PASS)
+    async with place.line("legacy") as client:
+        await client.ask("tools/call", name="echo", arguments={"text": "a"})
+        place.other(echo={"name": "echo", "inputSchema": {"type": "object"}})
+        with no_larger_files(1000):
+            await client.ask("tools/list")
+            closed = await client.ask("tools/call", name="echo", arguments={"text": "b"})
+            gone = await client.ask("tools/call", name="nobody", arguments={})
+    told = closed["result"]["_meta"]["deskhand/error"]
+    assert told["details"]["reason"] == "changed_definition"
+    assert gone["result"]["_meta"]["deskhand/error"]["error"] == "not_found"
 
 
 @requirement("guard:definitions")

@@ -4,6 +4,7 @@ A server is taken as it is when it is first met; a tool that comes later is as c
 """
 
 import json
+import logging
 from collections.abc import Mapping
 from difflib import unified_diff
 from hashlib import sha256
@@ -12,6 +13,8 @@ from typing import Any
 
 from deskhand.errors import BadConfig
 from deskhand.files import create_once, write_atomically
+
+log = logging.getLogger("deskhand.foreign")
 
 Definitions = dict[str, dict[str, Any]]
 """Of each tool all that it says of itself, by its name."""
@@ -64,9 +67,17 @@ def unpin(home: Path, server: str) -> None:
 
 
 def keep_running(home: Path, server: str, listed: Definitions) -> None:
-    """For the review: what a server lists that runs; when it is started anew it may say what it said before."""
-    if read_running(home, server) != listed:
-        write_atomically(_running_file(home, server), _written(listed))
+    """For the review: what a server lists that runs; when it is started anew it may say what it said before.
+
+    A full disk changes nothing for whoever calls: what is closed is closed.
+    """
+    data = _written(listed)
+    place = _running_file(home, server)
+    try:
+        if not place.exists() or place.read_bytes() != data:
+            write_atomically(place, data)
+    except OSError as failure:
+        log.warning("not_kept", extra={"server": server, "failure": str(failure)})
 
 
 def read_running(home: Path, server: str) -> Definitions | None:
@@ -85,7 +96,10 @@ def forget_running(home: Path, server: str) -> None:
 def find_changed(pinned: Definitions, seen: Definitions) -> list[str]:
     """The tools that are new, gone or no longer what they were."""
     return sorted(
-        name for name in pinned.keys() | seen.keys() if pinned.get(name) != seen.get(name)
+        name
+        for name in pinned.keys() | seen.keys()
+        # Not as Python compares them: 1 and true are two things.
+        if digest_of(pinned.get(name, {})) != digest_of(seen.get(name, {}))
     )
 
 

@@ -31,6 +31,8 @@ LOOK = 2.0
 """Seconds between two looks whether `guard.toml` says something else."""
 LONGEST_RESULT = 1_000_000
 """Characters of a result that are kept for whoever asked."""
+FileState = tuple[int, int, int]
+"""Which file it is, when it last changed in any way, and its size. When it was written, anybody can set back."""
 
 
 class Listener(Protocol):
@@ -44,9 +46,11 @@ class Foreign:
         self._parts = parts
         self._listeners: WeakSet[Listener] = WeakSet()
         self._kept: dict[str, tuple[ForeignServer, asyncio.Task[None]]] = {}
-        self._pinned: dict[str, tuple[tuple[int, int] | None, Definitions]] = {}
+        self._pinned: dict[str, tuple[FileState | None, Definitions]] = {}
         """What is pinned, by the state of its file."""
-        self._read: tuple[tuple[int, int] | None, dict[str, ServerEntry]] = (None, {})
+        self._opened: dict[str, tuple[Definitions, Definitions, frozenset[str]]] = {}
+        """Which tools are what the person has seen, by what is listed and what is pinned."""
+        self._read: tuple[FileState | None, dict[str, ServerEntry]] = (None, {})
 
     # What the person wrote down.
 
@@ -87,16 +91,26 @@ class Foreign:
         """The definition of a tool, where it is what the person has seen."""
         listed = server.definitions()
         pinned = self.pins(server)
+        if tool in self._find_open(server.name, listed, pinned):
+            return pinned[tool]
         if tool not in listed and tool not in pinned:
             raise NotFound(f"the server {server.name} has no tool {printable(tool, 60)}")
-        if listed.get(tool) != pinned.get(tool):
-            keep_running(self._home, server.name, listed)
-            raise Denied(
-                f"the definition of {printable(tool, 60)} is not what the person has seen",
-                reason="changed_definition",
-                hint=f"the person looks at it with `deskhand guard review {server.name}`; until then it is closed",
-            )
-        return pinned[tool]
+        keep_running(self._home, server.name, listed)
+        raise Denied(
+            f"the definition of {printable(tool, 60)} is not what the person has seen",
+            reason="changed_definition",
+            hint=f"the person looks at it with `deskhand guard review {server.name}`; until then it is closed",
+        )
+
+    def _find_open(
+        self, name: str, listed: Definitions, pinned: Definitions
+    ) -> frozenset[str]:
+        known = self._opened.get(name)
+        if known is not None and known[0] is listed and known[1] is pinned:
+            return known[2]
+        found = frozenset(listed).difference(find_changed(pinned, listed))
+        self._opened[name] = (listed, pinned, found)
+        return found
 
     def closed_tools(self, server: ForeignServer) -> list[str]:
         listed = server.definitions()
@@ -275,10 +289,10 @@ def _runner(server: ForeignServer, foreign: Foreign) -> Callable[[], Awaitable[N
     return run
 
 
-def _stamp(file: str) -> tuple[int, int] | None:
+def _stamp(file: str) -> FileState | None:
     """For each call that passes: a Path would take longer than the look itself."""
     try:
         found = os.stat(file)  # noqa: PTH116
     except FileNotFoundError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return found.st_ino, found.st_ctime_ns, found.st_size
