@@ -35,6 +35,9 @@ class IncomingLines:
         return self._size > MUCH
 
     def feed(self, data: bytes) -> None:
+        if not self._length and 0 <= data.find(b"\n") == len(data) - 1 <= self._longest:
+            self._offer(data[:-1])  # one line and all of it, as nearly always
+            return
         first, *others = data.split(b"\n")
         self._go_on(first)
         for each in others:
@@ -59,6 +62,9 @@ class IncomingLines:
             return
         line = b"".join(self._begun)
         self._begun.clear()
+        self._offer(line)
+
+    def _offer(self, line: bytes) -> None:
         # Where the reader is behind, the order of the lines is kept: they are offered when it comes to them.
         if self._more is None or self._waiting or not self.take(line):
             self._let_wait(line)

@@ -51,6 +51,7 @@ SHAPED = {
     "as_task": "of a kind for which nobody asked",
     "open_page": "asks back",
     "nan": "no JSON",
+    "endless_number": "no JSON",
 }
 
 
@@ -66,10 +67,75 @@ async def test_no_answer_of_a_hostile_server_keeps_a_caller_waiting(place: Guard
         broken = (await call(client, "breaks_schema"))["result"]["structuredContent"]
         both = await call(client, "two")
         odd = (await call(client, "surrogate"))["result"]["content"][0]["text"]
+        exact = (await call(client, "exact"))["result"]["structuredContent"]
         assert said(await honest.call_tool("echo", {"text": "on"})) == "on"
     assert broken == {"n": "no number"}
     assert both == {"result": {"content": []}}
     assert odd == "\ud800"
+    assert json.dumps(exact) == json.dumps(
+        {"n": 123456789012345678901, "x": 1.0, "w": "NaN, -Infinity"}
+    )
+
+
+@requirement("guard:tricks")
+async def test_the_desks_own_words_are_taken_out_however_they_are_spelled(
+    place: Guarded,
+) -> None:
+    async with place.line("legacy", "villain") as client:
+        for tool in ("spelled", "long_s"):
+            told = (await call(client, tool))["result"]
+            assert told["_meta"] == {"vendor/x": 1}, tool
+
+
+ODD_CALLS = {
+    '{"text": "a", "text": "b"}': {"text": "b"},
+    '{"text": "NaN and Infinity", "n": -0.0}': {"text": "NaN and Infinity", "n": -0.0},
+    '{"n": 123456789012345678901234567890, "x": 1.0, "y": 1e-7}': {
+        "n": 123456789012345678901234567890,
+        "x": 1.0,
+        "y": 1e-7,
+    },
+    '{"text": "\\ud83d\\ude00\\u0000 \u2028"}': {"text": "\U0001f600\0 \u2028"},
+    json.dumps({"rows": [{"a": [1]}] * 200}): {"rows": [{"a": [1]}] * 200},
+    json.dumps({"text": "x" * 200_000}): {"text": "x" * 200_000},
+}
+REFUSED_CALLS = [
+    '{"n": 1e999}',
+    '{"n": NaN}',
+    '{"text": "\\ud800"}',
+    '{"a": ' * 101 + "1" + "}" * 101,
+    json.dumps({"text": "x" * 1_000_001}),
+]
+
+
+@requirement("guard:tricks")
+async def test_a_call_written_in_an_odd_way_means_one_thing_or_is_refused(
+    place: Guarded,
+) -> None:
+    async with place.line("legacy", "villain") as client:
+        for number, arguments in enumerate([*ODD_CALLS, *REFUSED_CALLS], 1000):
+            asked = f'{{"name": "append", "arguments": {arguments}}}'
+            line = f'{{"jsonrpc": "2.0", "id": {number}, "method": "tools/call", "params": {asked}}}'
+            client._writing.write(line.encode() + b"\n")
+            answer = await client.answer_to(number)
+            refused = "error" in answer or answer["result"].get("isError", False)
+            assert refused == (arguments in REFUSED_CALLS), arguments[:50]
+    assert json.dumps(calls(place)) == json.dumps(
+        [["append", given] for given in ODD_CALLS.values()]
+    )
+
+
+@requirement("guard:tricks")
+@pytest.mark.parametrize("meta", ["null", "[]", "1", "{}"])
+async def test_a_call_that_says_nothing_of_itself_is_answered(
+    place: Guarded, meta: str
+) -> None:
+    async with place.line("2026-07-28", "villain") as client:
+        asked = f'{{"name": "append", "arguments": {{}}, "_meta": {meta}}}'
+        line = f'{{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {asked}}}\n'
+        client._writing.write(line.encode())
+        assert "error" in await client.answer_to(7)
+        assert (await call(client, "append"))["result"]["content"][0]["text"] == "ok"
 
 
 @requirement("guard:tricks")

@@ -46,6 +46,10 @@ RAW = {
     "wrong_content": '{"content": "hello"}',
     "as_task": '{"resultType": "task", "taskId": "t", "status": "working"}',
     "breaks_schema": '{"content": [], "structuredContent": {"n": "no number"}}',
+    "spelled": '{"content": [], "_meta": {"vendor/x": 1, "\\u0064eskhand/error": {}, "DESKHAND\\/card": 1}}',
+    "long_s": '{"content": [], "_meta": {"vendor/x": 1, " de\u017fkhand/error": {}}}',
+    "endless_number": '{"content": [], "structuredContent": {"n": 1e999}}',
+    "exact": '{"content": [], "structuredContent": {"n": 123456789012345678901, "x": 1.0, "w": "NaN, -Infinity"}}',
 }
 """Results as they are written."""
 TRICKS = ["ask", "flood", "storm", "others", "shout", "open_page", "wrong_progress", "two"]

@@ -9,6 +9,8 @@ from deskhand.errors import FieldProblem, InvalidInput
 MOST = 1_000_000
 """Characters of the arguments; nobody can say yes to more."""
 MOST_DEEP = 100
+_SHORT = 100_000
+"""Bytes of a line; what it says, written in the one way, is not ten times as long."""
 MOST_ROWS = 200
 MOST_CHARACTERS = 60_000
 """What a card shows of the arguments; the whole of them can be downloaded."""
@@ -38,6 +40,17 @@ def canonical(arguments: Mapping[str, Any]) -> str:
             "arguments", f"more than {MOST_DEEP} levels are more than anybody can read"
         )
     return text
+
+
+def is_writable(arguments: Mapping[str, Any], line: bytes) -> bool:
+    """Whether arguments that came with this line can be written down; of a short and flat one that is certain."""
+    if len(line) < _SHORT and line.count(b"{") + line.count(b"[") <= MOST_DEEP:
+        return True
+    try:
+        canonical(arguments)
+    except InvalidInput:
+        return False
+    return True
 
 
 def _is_deeper(value: Any, most: int) -> bool:

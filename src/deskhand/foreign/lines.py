@@ -4,7 +4,6 @@ The SDK speaks over it; what the desk asks by itself goes straight through, sinc
 """
 
 import asyncio
-import json
 import logging
 import os
 import re
@@ -14,13 +13,14 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from deskhand.errors import ServerDown, printable
+from deskhand.foreign.messages import may_forge, read_any, strip_own, write_message
 from deskhand.incoming import IncomingLines, LineTooLong
 
 log = logging.getLogger("deskhand.foreign")
@@ -37,6 +37,7 @@ Report = Callable[[Mapping[str, Any]], None]
 """Hears of the progress of a call: the parameters of each notification."""
 _OURS = "desk-"
 """Begins the name of each request that is not the SDK's."""
+_MARK = _OURS.encode()
 _NAMES = re.compile(rb'"id"\s*:\s*"(desk-\d+)"')
 
 
@@ -48,8 +49,7 @@ _MUCH = 1 << 16
 """Bytes that may wait for a server before whoever asks has to."""
 
 
-@dataclass(frozen=True, slots=True)
-class _LineRequest:
+class _LineRequest(NamedTuple):
     hear: Hear
     report: Report | None
 
@@ -115,6 +115,7 @@ class RunningServer:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None  # noqa: S101 - it was asked for
         self._stdin = process.stdin
+        self._transport = process.stdin.transport
         self._asked: dict[str, _LineRequest] = {}
         self._numbers = count(1)
         self.ended = asyncio.Event()
@@ -123,7 +124,7 @@ class RunningServer:
     @property
     def is_busy(self) -> bool:
         """Whether it does not read what it is asked."""
-        return self._stdin.transport.get_write_buffer_size() > _MUCH
+        return self._transport.get_write_buffer_size() > _MUCH
 
     def begin(
         self, method: str, params: Mapping[str, Any], report: Report | None, hear: Hear
@@ -135,7 +136,7 @@ class RunningServer:
         if report is not None:
             params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": name}}
         asked = {"jsonrpc": "2.0", "id": name, "method": method, "params": params}
-        self._stdin.write(_line(asked))
+        self._transport.write(write_message(asked))
         self._asked[name] = _LineRequest(hear, report)
         return name
 
@@ -144,9 +145,8 @@ class RunningServer:
         if self._asked.pop(name, None) is None:
             return
         told = {"requestId": name, "reason": "whoever called gave up"}
-        self._stdin.write(
-            _line({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": told})
-        )
+        said = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": told}
+        self._transport.write(write_message(said))
 
     async def ask(
         self, method: str, params: Mapping[str, Any], report: Report | None
@@ -175,28 +175,29 @@ class RunningServer:
 
     def take(self, text: bytes) -> bool:
         """Whether the line was about something that the desk asked by itself."""
-        if _OURS.encode() not in text:
+        if _MARK not in text:
             return False
         try:
-            message: Any = json.loads(text)
+            message = read_any(text)
         except (ValueError, RecursionError):
             self._answer_unread(text)
             return True
-        match message:
-            case {
-                "method": "notifications/progress",
-                "params": {"progressToken": str(name)} as params,
-            }:
-                asked = self._asked.get(name)
-                if asked and asked.report and _is_progress(params):
-                    with suppress(ValueError, RecursionError):  # what nobody can be told
-                        asked.report(params)
-            case {"id": str(name)} if "method" not in message:
-                if asked := self._asked.pop(name, None):
-                    asked.hear(message)
-            case _:
-                return False
-        return name.startswith(_OURS)
+        name = _find_name(message)
+        if not (isinstance(name, str) and name.startswith(_OURS)):
+            return False
+        if may_forge(text):
+            strip_own(message)
+        if "method" in message:
+            self._report(name, message["params"])
+        elif asked := self._asked.pop(name, None):
+            asked.hear(message)
+        return True
+
+    def _report(self, name: str, params: Mapping[str, Any]) -> None:
+        asked = self._asked.get(name)
+        if asked and asked.report and _is_progress(params):
+            with suppress(ValueError, RecursionError):  # what nobody can be told
+                asked.report(params)
 
     def _answer_unread(self, text: bytes) -> None:
         """Let nobody wait for an answer that came and cannot be read."""
@@ -213,16 +214,24 @@ class RunningServer:
             asked.hear(ConnectionResetError(self.why))
 
 
+def _find_name(message: Any) -> Any:
+    """The name of the request of which it is the answer, or tells the progress."""
+    if not isinstance(message, dict):
+        return None
+    if "method" not in message:
+        return message.get("id")
+    match message:
+        case {"method": "notifications/progress", "params": {"progressToken": name}}:
+            return name
+    return None
+
+
 def _is_progress(params: Mapping[str, Any]) -> bool:
     numbers = (params.get("progress"), params.get("total", 0))
     words = params.get("message", "")
     return isinstance(words, str) and all(
         isinstance(each, int | float) and not isinstance(each, bool) for each in numbers
     )
-
-
-def _line(message: Mapping[str, Any]) -> bytes:
-    return json.dumps(message).encode() + b"\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from deskhand import __version__, environment
 from deskhand.errors import AuthRequired, DeskError, OutcomeUnknown, ServerDown, printable
 from deskhand.foreign.definitions import Definitions, define, pin_file
 from deskhand.foreign.lines import Report, RunningServer, start
+from deskhand.foreign.messages import mend, strip_own
 from deskhand.foreign.rules import ServerEntry
 from deskhand.foreign.web import WebLink, hear_refusals
 from deskhand.mail import credentials
@@ -76,8 +77,6 @@ _LOST = (
     httpx2.HTTPError,
 )
 _AS_IT_CAME: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
-OWN_WORDS = "deskhand/"
-"""Begins each key of a `_meta` that is the desk's."""
 _ASKS_BACK = "it asks back (sampling, roots or elicitation), which the desk lets nobody do"
 _ABOUT_US = Implementation(name="deskhand", version=__version__)
 Told = (
@@ -283,7 +282,8 @@ class ForeignServer:
 
     @property
     def is_there(self) -> bool:
-        return self._there.is_set() and not self._has_ended()
+        link = self._line or self._web  # each call that passes asks
+        return self._there.is_set() and not (link and link.ended.is_set())
 
     @property
     def client(self) -> Client:
@@ -387,7 +387,10 @@ class ForeignServer:
         client = self.client
         if self._line is not None:
             answer = await self._line.ask(method, {**params, **self._envelope}, report)
-            return self._read_answer(answer)
+            try:
+                return self._read_answer(mend(answer))
+            except (ValueError, RecursionError) as error:
+                raise self._no_answer() from error
         request = _AnyRequest(method=method, params=dict(params))
         refused = hear_refusals()
         try:
@@ -399,12 +402,16 @@ class ForeignServer:
         except MCPError as error:
             if refused:
                 raise self._not_taken(refused[-1]) from error
-            return self._read_answer({"error": error.error.model_dump()})
-        return self._read_answer({"result": result})
+            answer = {"error": error.error.model_dump()}
+        else:
+            answer = {"result": result}
+        strip_own(answer)
+        return self._read_answer(answer)
 
     def _read_answer(self, answer: Mapping[str, Any]) -> dict[str, Any]:
-        strip_own(answer)
         match answer:
+            case {"result": dict(result)} if "resultType" not in result:
+                return result
             case {"result": {"resultType": "input_required"}}:
                 raise self._did_not_answer(_ASKS_BACK)
             case {"error": {"code": int(code)}} if code == URL_ELICITATION_REQUIRED:
@@ -451,24 +458,6 @@ def _is_word_of(line: RunningServer | None, error: Exception) -> bool:
 class _AnyRequest(Request[dict[str, Any], str]):
     method: str
     params: dict[str, Any]
-
-
-def strip_own(answer: Any) -> None:
-    """Take out of another's answer what only the desk says, wherever it stands in it."""
-    left = [answer]
-    while left:
-        found = left.pop()
-        if isinstance(found, dict):
-            if isinstance(meta := found.get("_meta"), dict):
-                for key in [key for key in meta if _is_own(key)]:
-                    del meta[key]
-            left += found.values()
-        elif isinstance(found, list):
-            left += found
-
-
-def _is_own(key: str) -> bool:
-    return key.strip().casefold().startswith(OWN_WORDS)
 
 
 def _hear_progress(report: Report | None) -> Any:

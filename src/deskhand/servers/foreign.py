@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any, cast
 from weakref import WeakSet
@@ -45,7 +45,8 @@ from deskhand.errors import (
 from deskhand.foreign.arguments import canonical
 from deskhand.foreign.definitions import digest_of
 from deskhand.foreign.lines import Report
-from deskhand.foreign.session import ForeignServer, ReadResult, Told, strip_own, written
+from deskhand.foreign.messages import strip_own
+from deskhand.foreign.session import ForeignServer, ReadResult, Told, written
 from deskhand.gate import (
     Failed,
     Limited,
@@ -252,6 +253,12 @@ class ForeignDoor(DeskServer):
     # The short way.
 
     def listen_to(self, wire: Wire) -> AbstractAsyncContextManager[Any]:
+        try:
+            self.demand("guard", writes=True)
+        except DeskError:
+            return nullcontext(wire)
+        if self._desk.settings.sending_off is not None:
+            return nullcontext(wire)
         return ShortWay(wire, self._start_call).lines()
 
     def _start_call(
@@ -264,27 +271,23 @@ class ForeignDoor(DeskServer):
     ) -> Cancel | None:
         """Begin the call, where the server is there and the rules let this very call pass."""
         desk = self._desk
-        try:
-            self.demand("guard", writes=True)
-            text = canonical(arguments)
-            server = desk.foreign.find_passing(self._server, tool, arguments)
-            if server is None or desk.settings.sending_off is not None:
-                return None
-            if not desk.is_record_settled(behind=MOST_BEHIND):
-                return None
-        except DeskError:
-            return None  # the long way says why
         passing = PassingCall(desk)
 
         def finish(read: ReadResult) -> None:
             hear(partial(self._read_passed, passing, read, modern))
             passing.record()
 
-        cancel = server.begin_call(tool, arguments, report, finish)
+        try:
+            server = desk.foreign.find_passing(self._server, tool, arguments)
+            if server is None or not desk.is_record_settled(behind=MOST_BEHIND):
+                return None
+            cancel = server.begin_call(tool, arguments, report, finish)
+        except (DeskError, ValueError):
+            return None  # the long way says why
         if cancel is None:
             return None
         # While the server is at work.
-        passing.describe(self._server, tool, arguments, text)
+        passing.describe(self._server, tool, arguments, canonical(arguments))
 
         def give_up() -> None:
             cancel()
@@ -296,10 +299,14 @@ class ForeignDoor(DeskServer):
         self, passing: PassingCall, read: ReadResult, modern: bool
     ) -> dict[str, Any]:
         try:
-            with passing:
-                result = read()
+            result = read()
+            passing.end()
         except DeskError as error:
+            passing.end(error)
             result = written(self.refusal(error))
+        except MCPError as error:
+            passing.end(error)
+            raise
         return self.stamp(_shape(result, modern=modern), modern=modern)
 
 
@@ -444,8 +451,13 @@ async def _pass(
     passing = PassingCall(desk)
     passing.describe(server.name, tool, arguments, text)
     try:
-        with passing:
-            return await server.call(tool, arguments, report)
+        result = await server.call(tool, arguments, report)
+        passing.end()
+    except (DeskError, MCPError) as error:
+        passing.end(error)
+        raise
+    else:
+        return result
     finally:
         passing.record()
 

@@ -27,7 +27,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from deskhand import clock
 from deskhand.app import Desk
-from deskhand.foreign.session import OWN_WORDS
+from deskhand.foreign.messages import OWN_WORDS
 from deskhand.gate.requests import LIFETIME, OPEN, Request
 from deskhand.servers.callers import asker
 from deskhand.store import Transaction

@@ -20,7 +20,7 @@ _CANCELLED = Unavailable("the call was cancelled")
 
 
 class PassingCall:
-    """Around what gives its result; `record` then puts on the record how that ended."""
+    """Cancelled, unless `end` says how it ended, which `record` puts on the record."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -36,16 +36,12 @@ class PassingCall:
         action, digest = printable(tool, 100), _digest_of(text)
         self._entry = self._desk.begin_entry(ACTOR, action, server, facts, digest)
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, raised: BaseException | None, trace: object) -> None:
-        match raised:
-            case None | DeskError():
-                self._error = raised
-            case MCPError(message=said):
-                text = f"the server answered with an error: {printable(said)}"
-                self._error = Unavailable(text)
+    def end(self, raised: DeskError | MCPError | None = None) -> None:
+        """It gave its result, or raised this."""
+        if isinstance(raised, MCPError):
+            text = f"the server answered with an error: {printable(raised.message)}"
+            raised = Unavailable(text)
+        self._error = raised
 
     def record(self) -> None:
         milliseconds = round((time.perf_counter() - self._started) * 1000)

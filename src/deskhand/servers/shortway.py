@@ -5,7 +5,6 @@ the call itself. Whatever is not plainly such a call goes the SDK's way, which h
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -15,12 +14,15 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import InboundModernRoute, classify_inbound_request
 from mcp_types import INTERNAL_ERROR, PROTOCOL_VERSION_META_KEY
 
+from deskhand.foreign.arguments import is_writable
 from deskhand.foreign.lines import Report
-from deskhand.foreign.session import ReadResult, strip_own
+from deskhand.foreign.messages import read_message, write_message
+from deskhand.foreign.session import ReadResult
 from deskhand.servers.stdio import LAST_ANSWERS
 from deskhand.servers.wire import Wire
 
-_JSON = json.JSONEncoder(allow_nan=False)
+_HEAD = {"jsonrpc": "2.0"}
+_CALL_KEYS = {"name", "arguments", "_meta"}
 Cancel = Callable[[], None]
 Start = Callable[
     [str, Mapping[str, Any], Report | None, bool, Callable[[ReadResult], None]],
@@ -65,72 +67,60 @@ class ShortWay:
     def _take(self, line: bytes) -> bool:
         if self._is_modern is None:
             self._is_modern = b'"initialize"' not in line
-        if b'"tools/call"' not in line and not (
-            self._open and b'"notifications/cancelled"' in line
-        ):
+        is_end = self._open and b'"notifications/cancelled"' in line
+        if not is_end and b'"tools/call"' not in line:
             return False
         try:
-            message: Any = json.loads(line.decode())
-        except (ValueError, RecursionError):
+            message = read_message(line)
+            method, params = message["method"], message["params"]
+        except (ValueError, KeyError, TypeError):
             return False
-        match message:
-            case {
-                "method": "notifications/cancelled",
-                "params": {"requestId": str() | int() as name},
-            }:
-                return self._cancel(name)
-            case {
-                "jsonrpc": "2.0",
-                "id": str() | int() as name,
-                "method": "tools/call",
-                "params": {"name": str()} as params,
-            } if not isinstance(name, bool) and self._is_plain(message):
-                return self._begin(
-                    name,
-                    params["name"],
-                    params.get("arguments", {}),
-                    params.get("_meta", {}),
-                )
-        return False
+        if method == "tools/call":
+            return (
+                self._is_plain(message, params)
+                and is_writable(params.get("arguments", {}), line)
+                and self._begin(message["id"], params)
+            )
+        return method == "notifications/cancelled" and self._cancel(params)
 
-    def _is_plain(self, message: Mapping[str, Any]) -> bool:
-        params = message["params"]
-        meta = params.get("_meta", {})
-        if params.keys() - {"name", "arguments", "_meta"} or not isinstance(
-            params.get("arguments", {}), dict
+    def _is_plain(self, message: Mapping[str, Any], params: Any) -> bool:
+        """Whether it is a call as the protocol wants it, with nothing beside it."""
+        if (
+            not isinstance(params, dict)
+            or type(message.get("id")) not in (str, int)
+            or message.get("jsonrpc") != "2.0"
+            or not isinstance(params.get("name"), str)
+            or not isinstance(params.get("arguments", {}), dict)
+            or not isinstance(meta := params.get("_meta", {}), dict)
+            or not params.keys() <= _CALL_KEYS
         ):
             return False
-        if self._is_modern:
-            if meta == self._envelope:
-                return True
-            if not isinstance(classify_inbound_request(message), InboundModernRoute):
-                return False
-            self._envelope = meta
+        if not self._is_modern:
+            return PROTOCOL_VERSION_META_KEY not in meta
+        if meta == self._envelope:
             return True
-        return isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY not in meta
-
-    def _cancel(self, name: str | int) -> bool:
-        cancel = self._open.pop(name, None)
-        if cancel is None:
+        if not isinstance(classify_inbound_request(message), InboundModernRoute):
             return False
-        cancel()
+        self._envelope = meta
         return True
 
-    def _begin(
-        self,
-        name: str | int,
-        tool: str,
-        arguments: Mapping[str, Any],
-        meta: Mapping[str, Any],
-    ) -> bool:
+    def _cancel(self, params: Any) -> bool:
+        match params:
+            case {"requestId": str() | int() as name} if name in self._open:
+                self._open.pop(name)()
+                return True
+        return False
+
+    def _begin(self, name: str | int, params: Mapping[str, Any]) -> bool:
         if name in self._open:
             return False
         report = None
-        match meta.get("progressToken"):
-            case str() | int() as token if not isinstance(token, bool):
-                report = self._reporter(token)
+        token = params.get("_meta", {}).get("progressToken")
+        if type(token) in (str, int):
+            report = self._reporter(token)
         hear = partial(self._finish, name)
-        cancel = self._start(tool, arguments, report, bool(self._is_modern), hear)
+        arguments = params.get("arguments", {})
+        cancel = self._start(params["name"], arguments, report, bool(self._is_modern), hear)
         if cancel is None:
             return False
         self._open[name] = cancel
@@ -138,12 +128,12 @@ class ShortWay:
 
     def _reporter(self, token: str | int) -> Report:
         def report(params: Mapping[str, Any]) -> None:
-            strip_own(params)
             told = {
+                **_HEAD,
                 "method": "notifications/progress",
                 "params": {**params, "progressToken": token},
             }
-            self._wire.put(_write_line(told))
+            self._wire.put(write_message(told))
 
         return report
 
@@ -152,15 +142,17 @@ class ShortWay:
         if not self._open:
             self._all_answered.set()
         try:
-            line = _write_line({"id": name, "result": read()})
+            answer = {"result": read()}
         except MCPError as error:
-            said = error.error.model_dump(mode="json", exclude_none=True)
-            line = _write_line({"id": name, "error": said})
+            answer = {"error": _describe(error)}
+        try:
+            line = write_message({**_HEAD, "id": name, **answer})
         except (ValueError, RecursionError) as error:
             said = {"code": INTERNAL_ERROR, "message": f"no JSON: {error}"}
-            line = _write_line({"id": name, "error": said})
+            line = write_message({**_HEAD, "id": name, "error": said})
         self._wire.put(line)
 
 
-def _write_line(message: Mapping[str, Any]) -> str:
-    return _JSON.encode({"jsonrpc": "2.0", **message}) + "\n"
+def _describe(error: MCPError) -> dict[str, Any]:
+    said = {"code": error.code, "message": error.message, "data": error.data}
+    return {key: value for key, value in said.items() if value is not None}

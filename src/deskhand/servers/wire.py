@@ -85,12 +85,12 @@ class Wire(asyncio.Protocol):
             self._transport.resume_reading()
 
     async def write(self, text: str) -> None:
-        self.put(text)
+        self.put(text.encode("utf-8", "surrogatepass"))
 
-    def put(self, text: str) -> None:
+    def put(self, data: bytes) -> None:
         # Whoever has gone is seen to have gone where lines are read; what they asked for is done to its end.
         if not self._lost.is_set():
-            self._transport.write(text.encode("utf-8", "surrogatepass"))
+            self._transport.write(data)
 
     async def flush(self) -> None:
         await self._may_write.wait()
