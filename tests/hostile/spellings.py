@@ -139,5 +139,6 @@ SPELLINGS: dict[str, str | None] = {
     "https://evil\xa0.example/": "evil%20.example",
     "https://good.example\u200b@evil.example/": "evil.example",
     "https://\u202eelpmaxe.live/": None,
+    "https://%01%E2%80%8D.evil.example/": None,
 }
 # fmt: on

@@ -1,13 +1,24 @@
 """Where a link leads is read as Chromium reads it; where programs differ, each reading is named."""
 
-import pytest
+from email.message import EmailMessage
 
+import pytest
+from mcp import Client
+
+from deskhand.app import Desk
+from deskhand.config import load
 from deskhand.gate.oddities import Facts
 from deskhand.gate.risk import assess
 from deskhand.mail import mime, weblinks
+from deskhand.mail.local import Incoming, LocalMailbox
+from deskhand.servers.desk import desk_server
+from deskhand.web.site import site
+from tests.gate.site import Clock
 from tests.hostile.spellings import SPELLINGS
+from tests.orchestrator.office import Office
 from tests.requirements import requirement
 from tests.web.browser import chromium, needs_chromium
+from tests.web.person import served, signed_in
 
 HOSTS = "urls => urls.map(url => { try { return new URL(url).hostname || null } catch { return null } })"
 IN_TEXT = [
@@ -144,3 +155,34 @@ def test_an_address_in_a_plain_mail_that_misleads_is_reported() -> None:
     assert mail.warnings == (
         "an address shows another name before its host, it leads to evil.example: https://bank.example@evil.example/",
     )
+
+
+@requirement("hostile:links")
+@pytest.mark.anyio
+async def test_a_mail_and_a_card_are_read_whatever_address_is_in_them(
+    office: Office,
+) -> None:
+    text = "\n".join(SPELLINGS)
+    mail = EmailMessage()
+    mail["From"] = "ann@example.org"
+    mail.set_content(text)
+    mail.add_alternative("".join(f'<a href="{each}">x</a>' for each in SPELLINGS), "html")
+    desk = Desk(load(office.home.environment).settings, Clock())
+    assert isinstance(desk.mailbox, LocalMailbox)
+    async with (
+        served(site(desk)) as address,
+        signed_in(desk, address) as person,
+        Client(desk_server(desk)) as assistant,
+    ):
+        await desk.mailbox.receive([Incoming(mail.as_bytes(), seen=False)])
+        (kept,) = await desk.mailbox.search("", 5)
+        read = await assistant.call_tool("get_email", {"message_id": kept.id})
+        letter = {"to": "ann@example.org", "subject": "Hello", "body": text}
+        await assistant.call_tool("send_email", letter)
+        (card,), _ = await desk.waiting.cards()
+        page = await person.reads(f"/approvals/{card.id}")
+    await desk.close_mailbox()
+    desk.close()
+
+    assert (read.is_error, page.status_code) == (False, 200)
+    assert "evil.example" in page.text

@@ -169,7 +169,7 @@ def _ascii(name: str) -> str | None:
     try:
         mapped = unicodedata.normalize("NFC", idna.uts46_remap(name, std3_rules=False))
         return ".".join(map(_label, mapped.split(".")))
-    except (idna.IDNAError, UnicodeError):
+    except ValueError:  # idna's own errors are such, and it lets others through
         return None
 
 
