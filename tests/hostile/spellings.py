@@ -140,5 +140,7 @@ SPELLINGS: dict[str, str | None] = {
     "https://good.example\u200b@evil.example/": "evil.example",
     "https://\u202eelpmaxe.live/": None,
     "https://%01%E2%80%8D.evil.example/": None,
+    "https://bank.example\U0001fae9.evil.example/": "bank.xn--example-pw06f.evil.example",
+    "https://[::ffff:1.2.3.4]\u200b/": "[::ffff:102:304]",
 }
 # fmt: on

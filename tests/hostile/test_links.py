@@ -94,6 +94,12 @@ MISLEADING = (
     "<meta http-equiv=refresh content='0;url=https://evil.example/'>bank.example",
     "<META HTTP-EQUIV=Refresh CONTENT=\" 5 , URL = '//evil.example' \">bank.example",
     "<meta http-equiv=refresh content='0 https:/evil.example'>bank.example",
+    "<a href='https://bank.example&#x1fae9;.evil.example/'>bank.example</a>",
+    "<a href='//bank.example&#x1fae9;.evil.example/'>bank.example</a>",
+    "<a href='https://bank.example^.evil.example/'>bank.example</a>",
+    "<form action='https://bank.example^.evil.example/'><button>Pay</button></form>",
+    "<meta http-equiv=refresh content='0 https://bank.example^.evil.example'>bank.example",
+    "<base href='https://bank.example^.evil.example/'><a href='/login'>bank.example</a>",
 )
 
 
@@ -124,6 +130,8 @@ def test_a_link_that_misleads_is_reported_with_where_it_leads(source: str) -> No
         ("<a href='mailto:bo@example.org'>write</a>", "write <mailto:bo@example.org>"),
         ("<a href='javascript:alert(1)'>x</a>", "x <javascript:>"),
         ("<a href='#top'>up</a>", "up"),
+        ("<a href='https://a^b/'>go</a>", "go <https://a^b/>"),
+        ("<a href='evil.example/x'>go</a>", "go <evil.example/x>"),
         ("<a href='https://shop.example/a'><img src=x></a>", "<https://shop.example/a>"),
         (
             "<map><area href='https://shop.example/a' alt=Buy></map>",

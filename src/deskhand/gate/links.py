@@ -37,7 +37,7 @@ def linked_hosts(text: str, seen: Visible | None = None) -> tuple[list[str], lis
             hosts.setdefault(UNREAD)
             break
         if not link.targets:
-            hosts.setdefault("an address that cannot be read")
+            hosts.setdefault(weblinks.UNREAD)
         for target in link.targets:
             hosts.setdefault(_shown(target.host))
             if target.user:

@@ -386,7 +386,7 @@ class _Reader:
         ):
             if name not in attributes or tag in ("base", "link"):
                 continue
-            target = weblinks.resolve(attributes[name], self.base)
+            target = weblinks.lead(attributes[name], self.base)
             if target and target.host:
                 self.hosts.setdefault(target.host)
                 if name in ("action", "formaction"):
@@ -397,7 +397,7 @@ class _Reader:
     def _note_jump(self, content: str) -> None:
         """A page that a browser leaves by itself."""
         found = _JUMP.match(content[:_LONGEST_JUMP])
-        target = weblinks.resolve(found[1], self.base) if found else None
+        target = weblinks.lead(found[1], self.base) if found else None
         if target and target.host:
             self.hosts.setdefault(target.host)
             self.onward.setdefault(target.host)
@@ -405,8 +405,11 @@ class _Reader:
     def _show_address(self, element: Element, words: str) -> None:
         href = element.attributes["href"].strip()
         label = " ".join(words.split())
-        target = weblinks.resolve(href, self.base)
-        if target is None or href.startswith("#"):
+        if href.startswith("#"):
+            return
+        target = weblinks.lead(href, self.base)
+        if target is None:
+            self._show_behind(label, href)
             return
         if target.host:
             self._compare(label, target)
@@ -418,8 +421,16 @@ class _Reader:
                 if target.scheme in ("javascript", "data", "vbscript")
                 else href
             )
-        elif self.base is not None and "://" not in href[:9]:
+        elif (
+            self.base is not None
+            and "://" not in href[:9]
+            and weblinks.UNREAD not in target.host
+        ):
             href = f"{target.scheme}://{target.host}/ ({href})"
+        self._show_behind(label, href)
+
+    def _show_behind(self, label: str, href: str) -> None:
+        """The address behind its words, unless these are the address."""
         plain = _BLANKS.sub("", href)
         shown = plain if len(plain) <= _LONGEST_ADDRESS else f"{plain[:_LONGEST_ADDRESS]}…"
         if _bare(label) == _bare(plain) or self.addresses > MOST_ADDRESSES:
@@ -594,7 +605,7 @@ def _gather(tokens: list[Markup]) -> tuple[Sheets, Target | None, list[str]]:
         ):
             notes.append("a style sheet for programs without scripts")
         elif token.tag == "base" and base is None and given.get("href"):
-            base = weblinks.resolve(given["href"])
+            base = weblinks.lead(given["href"])
     return found, base, notes
 
 

@@ -6,16 +6,20 @@ somewhere is named.
 
 import ipaddress
 import re
+import string
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 import idna
 
 LONGEST = 2000
 """Characters of an address that are read."""
+UNREAD = "an address that cannot be read"
+_SAID = 200
+"""Characters that are said of one."""
 _STRIPPED = "".join(map(chr, range(0x21)))
 _DROPPED = str.maketrans("", "", "\t\n\r")
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*+):")
@@ -63,6 +67,17 @@ class Link(NamedTuple):
 def resolve(address: str, base: Target | None = None) -> Target | None:
     """Where a browser goes; None where it goes nowhere."""
     return _resolve(address[:LONGEST], base)
+
+
+def lead(address: str, base: Target | None = None) -> Target | None:
+    """Where it leads; where it names a host that is not understood, another program may go there: its host says so."""
+    target = resolve(address, base)
+    plain = _plain(address[:LONGEST])
+    named = _SCHEME.match(plain)
+    if target or not (named or _begins_host(plain)):
+        return target
+    said = quote(plain[:_SAID], safe=string.punctuation)
+    return Target(named[1].lower() if named else "https", f"{UNREAD} ({said})", "")
 
 
 def links_in(text: str) -> Iterator[Link]:
@@ -116,10 +131,10 @@ def _authorities(rest: str) -> Iterator[str]:
 
 @lru_cache(maxsize=10_000)
 def _resolve(address: str, base: Target | None) -> Target | None:
-    address = address.strip(_STRIPPED).translate(_DROPPED)
+    address = _plain(address)
     named = _SCHEME.match(address)
     if named is None:
-        if address[:2].replace("\\", "/") != "//":
+        if not _begins_host(address):
             return base
         scheme = base.scheme if base else "https"
         rest = address
@@ -128,14 +143,18 @@ def _resolve(address: str, base: Target | None) -> Target | None:
         rest = address[named.end() :]
     if scheme not in _WEB:
         return Target(scheme, "", "")
-    if (
-        base is not None
-        and scheme == base.scheme
-        and named
-        and rest[:2].replace("\\", "/") != "//"
-    ):
+    if base is not None and scheme == base.scheme and named and not _begins_host(rest):
         return base
     return _target(scheme, _HOST_END.split(rest.lstrip(_SLASHES), maxsplit=1)[0])
+
+
+def _plain(address: str) -> str:
+    return address.strip(_STRIPPED).translate(_DROPPED)
+
+
+def _begins_host(address: str) -> bool:
+    """Whether a host begins here, after two slashes of either kind."""
+    return address[:2].replace("\\", "/") == "//"
 
 
 def _target(scheme: str, authority: str) -> Target | None:
@@ -149,10 +168,10 @@ def _target(scheme: str, authority: str) -> Target | None:
 
 
 def _host(source: str) -> str | None:
-    if source.startswith("["):
-        return _ipv6(source)
     name = unquote_to_bytes(source.encode("utf-8", "replace")).decode("utf-8", "replace")
     host = _ascii(name)
+    if host and host.startswith("["):
+        return _ipv6(host)
     if not host or _FORBIDDEN.search(host):
         return None
     host = host.translate(_ESCAPED)
@@ -176,11 +195,17 @@ def _ascii(name: str) -> str | None:
 def _label(label: str) -> str:
     if label.isascii():
         return label
+    # What is younger than this Python's Unicode cannot be checked, and a browser may well know it.
+    if not any(unicodedata.category(char) == "Cn" for char in label):
+        _check_label(label)
+    return f"xn--{label.encode('punycode').decode()}"
+
+
+def _check_label(label: str) -> None:
     idna.check_bidi(label)
     for place, char in enumerate(label):
         if char in "\u200c\u200d" and not idna.valid_contextj(label, place):
             raise idna.InvalidCodepointContext(f"a joiner that joins nothing in {label!r}")
-    return f"xn--{label.encode('punycode').decode()}"
 
 
 def _ipv6(source: str) -> str | None:
