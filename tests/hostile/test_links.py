@@ -9,7 +9,7 @@ from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.gate.oddities import Facts
 from deskhand.gate.risk import assess
-from deskhand.mail import mime, weblinks
+from deskhand.mail import html, mime, weblinks
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.servers.desk import desk_server
 from deskhand.web.site import site
@@ -194,3 +194,79 @@ async def test_a_mail_and_a_card_are_read_whatever_address_is_in_them(
 
     assert (read.is_error, page.status_code) == (False, 200)
     assert "evil.example" in page.text
+
+
+REACHING = (
+    "<img srcset='a.png 1x, //evil.example/x.png 2x'>",
+    "<link rel=preload as=image imagesrcset=//evil.example/x>",
+    "<link rel=icon href=//evil.example/x>",
+    "<a href='#' ping='//bank.example/ //evil.example/x'>a</a>",
+    "<p style='background:url(//evil.example/x)'>a",
+    "<p style='background:u\\72l(\"ht&#9;tps:\\2f/evil.example\")'>a",
+    "<p style='background:image-set(&quot; //evil.example/x&quot; 1x)'>a",
+    "<style>p{background:url( //evil.example/x)}</style><p>a",
+    "<style>@import '//evil.example/x';</style>a",
+    "<svg><rect fill='url(//evil.example/x#a)'/></svg>",
+    "<iframe srcdoc='&lt;img src=//evil.example/x&gt;'></iframe>",
+    "<iframe srcdoc='<style>@import &quot;//evil.example/x&quot;</style>'></iframe>",
+    "<iframe srcdoc='<iframe srcdoc=\"<img src=//evil.example/>\">'></iframe>",
+    "<img lowsrc=//evil.example/x>",
+    "<a href='mailto:?to=eve%40evil.example'>write</a>",
+    "<a href='mailto:ann@bank.example?subject=x&CC=eve@evil.example'>write</a>",
+    "<a href='mailto:ann@bank.example?b%63c=eve@evil.example'>write</a>",
+    "<form action='mailto:eve@evil.example'><button>Go</button></form>",
+)
+
+
+@requirement("hostile:links")
+@pytest.mark.parametrize("source", REACHING)
+def test_a_card_names_whatever_its_html_reaches(source: str) -> None:
+    found = assess(
+        Facts("ann@example.org", ("bob@example.org",), "Hello", "Hi", html=source)
+    )
+
+    named = [reason for reason in found.reasons if reason.startswith("Links lead to: ")]
+    assert "evil.example" in "".join(named), found.reasons
+
+
+@requirement("hostile:links")
+@pytest.mark.parametrize(
+    "source",
+    [
+        "<html xmlns='http://www.w3.org/1999/xhtml'><p style='grid-template-rows:1fr'>a",
+        "<p style='background:url(data:image/png;base64,AA//evil.example/x)'>a",
+        "<img srcset='a.png 1x,b.png 2x' alt='a//b (c//d)'>",
+        "<style>/* // notes */ @media screen{p{color:red}}</style>a",
+        "<a href='mailto:?subject=x'>share</a>",
+    ],
+)
+def test_what_reaches_nothing_is_not_named(source: str) -> None:
+    assert html.visible(source).hosts == ()
+
+
+@requirement("hostile:links")
+def test_pages_within_pages_are_read_to_a_depth_and_the_others_named() -> None:
+    nested = "<iframe/srcdoc=" * 5000 + "//evil.example/"
+
+    assert html.visible(nested).hosts == ("a page within a page that was not read",)
+
+
+@requirement("hostile:links")
+def test_a_card_says_that_hosts_of_its_html_were_not_looked_at() -> None:
+    source = "".join(f"<img src='//{number}.example/'>" for number in range(1000))
+    found = assess(
+        Facts("ann@example.org", ("bob@example.org",), "Hello", "Hi", html=source)
+    )
+
+    assert found.level == "high"
+    assert any("the others were not looked at" in each for each in found.reasons)
+
+
+@requirement("hostile:links")
+def test_a_link_that_writes_to_others_too_is_reported() -> None:
+    link = "<a href='mailto:ann@bank.example?cc=eve@evil.example'>ann@bank.example</a>"
+    mail = mime.parse(f"Content-Type: text/html\n\n{link}".encode())
+
+    assert mail.warnings == (
+        "a link shows ann@bank.example but leads to ann@bank.example, eve@evil.example",
+    )

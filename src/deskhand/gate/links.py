@@ -32,6 +32,8 @@ def linked_hosts(text: str, seen: Visible | None = None) -> tuple[list[str], lis
     masked: dict[str, None] = {}
     for host in seen.hosts[:MOST_LINKS] if seen else ():
         hosts.setdefault(_shown(host))
+    if seen and len(seen.hosts) > MOST_LINKS:
+        hosts.setdefault(UNREAD)
     for number, link in enumerate(weblinks.links_in(text)):
         if number == MOST_LINKS:
             hosts.setdefault(UNREAD)

@@ -8,7 +8,7 @@ rules hold for an element.
 import html
 import re
 from collections import ChainMap, Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -90,6 +90,16 @@ MOST_ADDRESSES = 100_000
 _LONGEST_ADDRESS = 300
 _PARTS_OF_LABEL = 100
 _LONGEST_JUMP = 2000
+_DEEPEST_PAGE = 3
+_ADDRESSES = _names(
+    "href src action formaction background xlink:href data poster lowsrc dynsrc longdesc cite"
+)
+_LISTS_OF_ADDRESSES = _names("srcset imagesrcset ping")
+_DROPPED = str.maketrans("", "", "\t\n\r")
+_IN_STYLE = re.compile(
+    r"(?<![^\x00-\x20\"'(,])(?:(?:https?|ftp|wss?):|[/\\]{2})[^\x00-\x20\"'()]++",
+    re.IGNORECASE,
+)
 _JUMP = re.compile(r"[\s\d.]*[\s;,](?:\s*url\s*=)?\s*[\"']?([^\"']+)", re.IGNORECASE)
 """Seconds, then where a page with `<meta http-equiv=refresh>` goes on to."""
 
@@ -153,9 +163,6 @@ class _Reader:
     shown: list[str] = field(default_factory=list)
     addresses: int = 0
     misleading: dict[tuple[str, str], None] = field(default_factory=dict)
-    hosts: dict[str, None] = field(default_factory=dict)
-    forms: dict[str, None] = field(default_factory=dict)
-    onward: dict[str, None] = field(default_factory=dict)
     doubts: dict[str, None] = field(default_factory=dict)
     hidden_parts: int = 0
     hidden_characters: int = 0
@@ -213,7 +220,6 @@ class _Reader:
     def _start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self._close_implied(tag)
         self._line(tag)
-        self._note_addresses(tag, attributes)
         around = self.stack[-1]
         place = around.children
         around.children += 1
@@ -373,35 +379,6 @@ class _Reader:
 
     # Links.
 
-    def _note_addresses(self, tag: str, attributes: Mapping[str, str]) -> None:
-        for name in (
-            "href",
-            "src",
-            "action",
-            "formaction",
-            "background",
-            "xlink:href",
-            "data",
-            "poster",
-        ):
-            if name not in attributes or tag in ("base", "link"):
-                continue
-            target = weblinks.lead(attributes[name], self.base)
-            if target and target.host:
-                self.hosts.setdefault(target.host)
-                if name in ("action", "formaction"):
-                    self.forms.setdefault(target.host)
-        if tag == "meta" and attributes.get("http-equiv", "").strip().lower() == "refresh":
-            self._note_jump(attributes.get("content", ""))
-
-    def _note_jump(self, content: str) -> None:
-        """A page that a browser leaves by itself."""
-        found = _JUMP.match(content[:_LONGEST_JUMP])
-        target = weblinks.lead(found[1], self.base) if found else None
-        if target and target.host:
-            self.hosts.setdefault(target.host)
-            self.onward.setdefault(target.host)
-
     def _show_address(self, element: Element, words: str) -> None:
         href = element.attributes["href"].strip()
         label = " ".join(words.split())
@@ -440,14 +417,9 @@ class _Reader:
 
     def _compare_address(self, label: str, href: str) -> None:
         """A link to write to somebody: to whom it leads, and whom its words name instead."""
-        actual = (
-            unquote(href.partition(":")[2].partition("?")[0])[:_LONGEST_ADDRESS]
-            .strip()
-            .casefold()
-        )
-        self.hosts.setdefault(f"mail to {actual}")
+        actual = ", ".join(_recipients(href))[:_LONGEST_ADDRESS]
         for found in _SHOWN_ADDRESS.finditer(label[:500]):
-            if found[0].casefold() != actual:
+            if actual and found[0].casefold() != actual:
                 self.misleading.setdefault((found[0], actual))
 
     def _compare(self, label: str, target: Target) -> None:
@@ -461,6 +433,86 @@ class _Reader:
             claimed = _without_www(read.host if read else found[2].lower())
             if claimed != actual and not actual.endswith(f".{claimed}"):
                 self.misleading.setdefault((claimed, actual))
+
+
+@dataclass(slots=True)
+class _Reach:
+    """Where a page leads, and what it fetches."""
+
+    base: Target | None
+    hosts: dict[str, None] = field(default_factory=dict)
+    forms: dict[str, None] = field(default_factory=dict)
+    onward: dict[str, None] = field(default_factory=dict)
+
+    def read(self, tokens: list[Markup], depth: int = 0) -> None:
+        for number, token in enumerate(tokens):
+            given = token.attributes
+            if token.closes or token.tag in ("", "base"):
+                continue
+            for name, value in given.items():
+                for address in _addresses_of(name, value):
+                    self._note(address, is_form=name in ("action", "formaction"))
+            if token.tag == "style":
+                for address in _addresses_in_style(tokens[number + 1].text):
+                    self._note(address)
+            elif token.tag == "iframe" and "srcdoc" in given:
+                self._read_inner(given["srcdoc"], depth + 1)
+            elif (
+                token.tag == "meta"
+                and given.get("http-equiv", "").strip().lower() == "refresh"
+            ):
+                self._note_jump(given.get("content", ""))
+
+    def _read_inner(self, source: str, depth: int) -> None:
+        if depth > _DEEPEST_PAGE:
+            self.hosts.setdefault("a page within a page that was not read")
+        else:
+            self.read([*_tokens(source)], depth)
+
+    def _note(self, address: str, *, is_form: bool = False) -> None:
+        target = weblinks.lead(address, self.base)
+        if target and target.host:
+            self.hosts.setdefault(target.host)
+            if is_form:
+                self.forms.setdefault(target.host)
+        elif target and target.scheme == "mailto":
+            for each in _recipients(address):
+                self.hosts.setdefault(f"mail to {each[:_LONGEST_ADDRESS]}")
+
+    def _note_jump(self, content: str) -> None:
+        """A page that a browser leaves by itself."""
+        found = _JUMP.match(content[:_LONGEST_JUMP])
+        target = weblinks.lead(found[1], self.base) if found else None
+        if target and target.host:
+            self.hosts.setdefault(target.host)
+            self.onward.setdefault(target.host)
+
+
+def _addresses_of(name: str, value: str) -> Iterable[str]:
+    """The addresses in an attribute."""
+    if name in _ADDRESSES:
+        return (value,)
+    if name in _LISTS_OF_ADDRESSES:
+        return re.split(r"[ \t\r\n\f,]+", value)
+    # Not only a style: drawings have attributes that are styles too.
+    return _addresses_in_style(value) if name == "style" or "(" in value else ()
+
+
+def _addresses_in_style(css: str) -> Iterable[str]:
+    plain = sheets.unescape(css).translate(_DROPPED)
+    return (found[0] for found in _IN_STYLE.finditer(plain))
+
+
+def _recipients(address: str) -> list[str]:
+    """To whom a `mailto:` address writes, also as copies."""
+    first, _, rest = address.partition(":")[2].partition("?")
+    fields = [first]
+    for each in rest.split("&"):
+        name, _, value = each.partition("=")
+        if unquote(name).strip().lower() in ("to", "cc", "bcc"):
+            fields.append(value)
+    names = re.split("[,;]", ",".join(map(unquote, fields)))
+    return [name.strip().casefold() for name in names if name.strip()]
 
 
 def _without_www(host: str) -> str:
@@ -537,6 +589,8 @@ def visible(source: str) -> Visible:
     found, base, notes = _gather(tokens)
     reader = _Reader(found.on(sheets.USUAL), base)
     reader.read(tokens)
+    reach = _Reach(base)
+    reach.read(tokens)
     elsewhere: dict[str, int] = {}
     for screen in sheets.OTHERS:
         if not reader.cascade.exhausted and found.differs(screen):
@@ -558,9 +612,9 @@ def visible(source: str) -> Visible:
         hidden_parts=reader.hidden_parts,
         hidden_characters=reader.hidden_characters,
         misleading=tuple(reader.misleading),
-        hosts=tuple(reader.hosts),
-        forms=tuple(reader.forms),
-        onward=tuple(reader.onward),
+        hosts=tuple(reach.hosts),
+        forms=tuple(reach.forms),
+        onward=tuple(reach.onward),
         doubts=tuple(doubts),
         elsewhere=tuple(elsewhere.items()),
         has_ordinary_preheader=reader.hidden_characters <= MOST_HIDDEN
