@@ -6,6 +6,7 @@ Each server is `deskhand mcp NAME`, joined to a running desk. The conformance ju
 before the pipe, and the scenarios that are about HTTP itself are left out.
 """
 
+import argparse
 import asyncio
 import json
 import socket
@@ -248,19 +249,22 @@ def judge_returning(place: Path, home: Home) -> None:
 
 
 def main(argv: list[str]) -> int:
+    judges = {
+        "oauth": judge_oauth,
+        "tasks": judge_tasks,
+        "fixtures": judge_fixtures,
+        "servers": judge_servers,
+    }
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", choices=list(judges), metavar="NAME")
+    chosen = parser.parse_args(argv).names or judges
     with tempfile.TemporaryDirectory() as folder:
-        judges = {
-            "oauth": judge_oauth,
-            "tasks": judge_tasks,
-            "fixtures": judge_fixtures,
-            "servers": judge_servers,
-        }
-        for each, judge in judges.items():
-            if argv and each not in argv:
-                continue
+        for each in chosen:
             place = Path(folder) / each
             place.mkdir()
-            judge(place)
+            judges[each](place)
     print(f"{len(FAILED)} failed")
     return int(bool(FAILED))
 
