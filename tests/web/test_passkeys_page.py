@@ -386,10 +386,37 @@ async def test_where_no_passkey_signs_and_there_is_no_password_the_page_says_wha
         await by_link(owner)
         told = (await owner.http.get("/")).text
         assert f"{NOTHING} at this address: your passkeys are for localhost" in told
+        banner = told.partition('<aside class="unproven"')[2].partition("</aside>")[0]
+        assert f'Go on at <a href="{owner.device.origin}">' in banner
+        assert "add a passkey" not in banner  # browsers make none for a number
+        number = owner.device.origin.replace("http://localhost", "[::1]")
+        told = (await owner.http.get("/", headers={"Host": number})).text
+        assert "add a passkey</a> for localhost" in told
         owner.http.cookies.clear()
         entry = await owner.http.get("/enter", headers={"Host": "[::1]"})
         assert "passkeys are for another address" in entry.text
         assert "localhost" not in entry.text.partition("<main")[2]
+
+
+@requirement("passkey:elsewhere")
+async def test_health_says_by_what_an_answer_is_proven(home: Home) -> None:
+    async with opened(home) as safe, at_the_page(safe) as owner:
+
+        async def told() -> str:
+            page = (await owner.http.get("/checkup")).text.partition("<main")[2]
+            (found,) = re.findall(
+                "answers with ([a-z ]+);|(each answer needs a passkey or a password)", page
+            )
+            return "".join(found)
+
+        await by_link(owner)
+        await owner.makes_key(password=PASSWORD)
+        assert await told() == "a passkey or your password"
+        await safe.desk.store.write(passwords.remove)
+        assert await told() == "a passkey"
+        key = safe.desk.policy.seal
+        await safe.desk.store.write(passkeys.revoke, key, "my phone", safe.desk.now())
+        assert await told() == "each answer needs a passkey or a password"
 
 
 @requirement("passkey:commands")

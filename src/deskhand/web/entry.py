@@ -31,7 +31,6 @@ from deskhand.web.request import desk_of, text_in
 from deskhand.web.sessions import Session, Way
 from deskhand.web.signing import (
     demand_assertion,
-    find_localhost,
     keys_here,
     offer,
     signing_origin,
@@ -203,7 +202,6 @@ async def _show_sign_in(
         "has_password": await desk.store.read(passwords.is_set),
         "has_codes": await desk.store.read(passkeys.count_codes),
         "has_passkeys": await keys_here(request),
-        "at_localhost": await find_localhost(request),
         "came_for_a_page": status == 200 and _place_before(request, "") != "",
     }
     return await render(request, "enter.html", title="Sign in", status=status, **known)

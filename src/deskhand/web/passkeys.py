@@ -69,7 +69,6 @@ async def _list(request: Request, *, status: int = 200, **more: Any) -> Response
         "has_password": await desk.store.read(passwords.is_set),
         "signs": bool(await keys_here(request)),
         "trusted": await _is_trusted(request),
-        "has_name": request.url.hostname not in ("127.0.0.1", "::1"),
         "done": done_in(request, DONE),
         "codes": (),
         "failure": None,

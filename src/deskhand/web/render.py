@@ -14,7 +14,13 @@ from deskhand.app import Desk
 from deskhand.errors import DeskError
 from deskhand.orchestrator.steps import count_left
 from deskhand.web.last import describe_last
-from deskhand.web.signing import is_unproven, keys_here, names_elsewhere
+from deskhand.web.signing import (
+    find_localhost,
+    has_name,
+    is_unproven,
+    keys_here,
+    names_elsewhere,
+)
 from deskhand.web.visible import visible
 
 HERE = Path(__file__).parent
@@ -91,6 +97,8 @@ async def render(
         "signs": asks and bool(await keys_here(request)),
         "unproven": session and asks and await is_unproven(request),
         "elsewhere": await names_elsewhere(request),
+        "at_localhost": await find_localhost(request),
+        "has_name": has_name(request),
         **await _follow_live(desk, signed_in=session is not None),
     }
     if context.get("problem"):

@@ -45,6 +45,11 @@ async def is_unproven(request: Request) -> bool:
     return not has_password and not await keys_here(request)
 
 
+def has_name(request: Request) -> bool:
+    """Whether the page was opened by a name: browsers make passkeys for no number."""
+    return request.url.hostname not in ("127.0.0.1", "::1")
+
+
 async def find_localhost(request: Request) -> str | None:
     """Where this machine's passkeys sign, for somebody who came by its number: browsers have them for names alone."""
     if request.url.hostname != "127.0.0.1" or "localhost" not in await names_elsewhere(

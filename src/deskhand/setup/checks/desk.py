@@ -16,6 +16,7 @@ from deskhand.config import MailAccount, NoteVault
 from deskhand.errors import AuthRequired, BadConfig, DeskError
 from deskhand.gate import keys as seals
 from deskhand.gate import lists as requests
+from deskhand.gate import passkeys, passwords
 from deskhand.notes.folders import FOLDERS
 from deskhand.notes.paths import resembled
 from deskhand.orchestrator.rules import load_rules
@@ -290,7 +291,7 @@ async def _check_local(desk: Desk, account: MailAccount) -> Finding | None:
     return None
 
 
-def approvals(desk: Desk) -> Finding:
+async def approvals(desk: Desk) -> Finding:
     settings = desk.settings
     if desk.original is not None:
         return bad(
@@ -307,10 +308,26 @@ def approvals(desk: Desk) -> Finding:
     if settings.proof == "page":
         files = "answers on the page and in the terminal"
     if settings.proof == "passkey":
-        files = "answers with your password"
+        ways = await _list_proofs(desk)
+        if not ways:
+            return warning(
+                "each answer needs a passkey or a password, and there is none",
+                "add a passkey on the page, or `deskhand password set`",
+            )
+        files = f"answers with {' or '.join(ways)}"
     return good(
         f"{files}; at most {settings.max_sends} emails in {settings.window_seconds} s"
     )
+
+
+async def _list_proofs(desk: Desk) -> list[str]:
+    """By what the person can prove an answer, in words."""
+    found = []
+    if await desk.store.read(passkeys.list_keys, desk.policy.seal):
+        found.append("a passkey")
+    if await desk.store.read(passwords.is_set):
+        found.append("your password")
+    return found
 
 
 async def tasks(desk: Desk) -> Finding:
