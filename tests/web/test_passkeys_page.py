@@ -29,6 +29,7 @@ from tests.home import Home
 from tests.requirements import requirement
 from tests.web.browser import (
     PHONE,
+    SIZES,
     add_virtual_key,
     chromium,
     judged,
@@ -546,6 +547,35 @@ async def test_a_browser_makes_a_passkey_signs_in_and_answers_with_it(home: Home
         assert await safe.desk.store.read(proofs) == {"passkey"}
         told = home.command("log", "--verify", "--json", DESKHAND_ADDRESS="me@example.com")
         assert json.loads(told.stdout)["signatures"] == 6
+
+
+@needs_chromium
+@requirement("passkey:page")
+async def test_where_a_password_is_typed_the_answers_stand_in_a_row_below_it(
+    home: Home,
+) -> None:
+    async with (
+        opened(home) as safe,
+        served(site(safe.desk)) as found,
+        chromium() as browser,
+    ):
+        card = await safe.ask()
+        for size in SIZES:
+            async with quiet_page(browser, found, size=size) as page:
+                await sign_in(page, safe.desk)
+                await page.goto(f"/approvals/{card.id}")
+                answers = page.locator("#card > .answers")
+                typed = await answers.get_by_label("Your password").first.bounding_box()
+                boxes = [
+                    await answers.get_by_text(name, exact=True).first.bounding_box()
+                    for name in ("Approve", "Edit and approve", "Reject", "Snooze")
+                ]
+                tops = [round(box["y"]) for box in boxes if box is not None]
+                assert typed is not None
+                assert tops[0] - (typed["y"] + typed["height"]) >= 4
+                assert tops[0] == tops[1] == tops[2] or size == PHONE
+                assert tops[0] == tops[3] or size == PHONE
+                assert await answers.evaluate("each => each.scrollWidth") <= size[0]
 
 
 @needs_chromium
