@@ -1,7 +1,7 @@
 """Web push: what a push service gets, who may be sent to, and when nobody is told anything."""
 
 import json
-from asyncio import Queue
+from asyncio import Queue, get_running_loop
 from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -208,6 +208,35 @@ async def test_a_gone_browser_is_dropped_a_failing_one_tried_again_and_the_other
             "fine",
         }
         assert (await person.reads("/timeline")).text.count("end_notifications") >= 2
+
+
+@requirement("push:gone")
+async def test_a_service_that_refuses_or_fails_loses_no_browser_and_is_asked_less_and_less(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = {"large": 413, "busy": 429, "broken": 500}
+    async with (
+        at_the_service(tmp_path, monkeypatch) as service,
+        at_desk(home) as (desk, person),
+    ):
+        service.statuses |= failing
+        for name in (*failing, "fine"):
+            assert (await subscribe(person, service.subscription(name)))[0] == 303
+        await propose(desk, 1)
+        heard: list[str] = []
+        loop = get_running_loop()
+        began = loop.time()
+        async with anyio.create_task_group() as group:
+            group.start_soon(push.run, desk, PACE)
+            while min(heard.count(name) for name in failing) < 4:
+                heard.append((await service.next())[0])
+            took = loop.time() - began
+            group.cancel_scope.cancel()
+        kept = await desk.store.read(subscriptions.list_subscriptions)
+        assert desk.parts.down == []
+    assert took >= PACE.quiet * (1 + 2 + 4)  # each pause is twice the one before
+    assert heard.count("fine") == 1
+    assert len(kept) == 4
 
 
 @requirement("push:proven")

@@ -473,6 +473,17 @@ async def test_a_client_gets_no_name_that_reads_as_anothers_or_says_more_than_a_
     assert names == numbered | {"Claude", "x' on this machine ('"}
 
 
+@requirement("oauth:audience")
+async def test_a_token_in_the_address_of_an_endpoint_opens_nothing(place: Place) -> None:
+    access = (await place.connect())["access_token"]
+    assert await place.chat.enters(access) == 200
+    accept = {"Accept": "application/json, text/event-stream"}
+    there = f"{place.chat.endpoint}?access_token={access}"
+    told = await place.chat.http.post(there, json=HELLO, headers=accept)
+    assert told.status_code == 401
+    assert access not in told.text
+
+
 @requirement("oauth:reuse")
 async def test_a_refresh_token_that_is_shown_twice_ends_its_family(place: Place) -> None:
     first = await place.connect()
