@@ -22,7 +22,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from deskhand.app import Desk
-from deskhand.clock import is_within
+from deskhand.clock import is_within, local
 from deskhand.config import load
 from deskhand.errors import BadConfig
 from deskhand.resident import notify, push
@@ -430,6 +430,24 @@ async def test_in_quiet_hours_and_of_what_is_snoozed_nobody_is_told(home: Home) 
             group.cancel_scope.cancel()
     finally:
         desk.close()
+
+
+@requirement("notify:quiet")
+def test_quiet_hours_follow_the_clock_on_the_wall_when_an_hour_is_left_out_or_comes_twice() -> (
+    None
+):
+    def quiet_at(text: str, hours: str) -> bool:
+        at = datetime.fromisoformat(text).replace(tzinfo=UTC)
+        return is_within(local(at, "Europe/Berlin"), hours)
+
+    # In March two o'clock is left out; in October it comes twice, and both are quiet.
+    march = [
+        quiet_at(f"2026-03-29T0{each}", "02:00-03:30") for each in ("0:59", "1:00", "1:30")
+    ]
+    october = [
+        quiet_at(f"2026-10-25T0{each}", "02:00-03:00") for each in ("0:00", "1:30", "2:00")
+    ]
+    assert (march, october) == ([False, True, False], [True, True, False])
 
 
 @requirement("notify:quiet")
