@@ -128,15 +128,18 @@ async def test_hidden_characters_and_links_in_arguments_are_marked_by_the_same_r
 async def test_a_server_that_does_not_come_up_is_named_and_the_others_go_on(
     place: Guarded, command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deskhand.foreign.servers.PATIENCE", 1.0)
     file = place.home / "guard.toml"
     file.write_text(
         f"{file.read_text()}\n[servers.other]\ncommand = {command}\n".replace("'", '"')
     )
-    async with place.client() as client, place.client(name="other") as other:
-        with pytest.raises(MCPError, match="the server other is not there now"):
-            await other.list_tools()
-        assert said(await client.call_tool("echo", {"text": "on"})) == "on"
+    async with place.client() as client:
+        assert said(await client.call_tool("echo", {"text": "there"})) == "there"
+        # Only now: on a busy machine the good one takes longer to come up.
+        monkeypatch.setattr("deskhand.foreign.servers.PATIENCE", 1.0)
+        async with place.client(name="other") as other:
+            with pytest.raises(MCPError, match="the server other is not there now"):
+                await other.list_tools()
+            assert said(await client.call_tool("echo", {"text": "on"})) == "on"
 
 
 @requirement("guard:secrets")
