@@ -304,3 +304,38 @@ def test_today_is_the_persons_day(home: Home, desk: Desk) -> None:
     desk.now = lambda: datetime(2026, 1, 31, 12, tzinfo=UTC)
 
     assert desk.vault.daily(None).path == "2026-02-01.md"
+
+
+@requirement("notes:daily")
+@pytest.mark.parametrize("name", ["daily-notes.json", "templates.json"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"folder": 1, "format": ["x"], "template": {}, "dateFormat": 2, "timeFormat": []}',
+        '{"folder": null, "format": true, "template": 0}',
+        "[1, 2]",
+        '"text"',
+        '{"format": "\\ud800", "folder": "\\ud800"}',
+        '{"folder": "../..", "template": "/etc/passwd"}',
+        '{"format": "' + "Y" * 100_000 + '"}',
+        "[" * 100_000,
+        "\x00",
+    ],
+)
+async def test_settings_of_obsidian_that_make_no_sense_cost_no_crash(
+    notes: Client, home: Home, name: str, text: str
+) -> None:
+    (home.vault / "Templates").mkdir()
+    (home.vault / "Templates" / "day.md").write_text("{{date}} {{time}}\n")
+    file = home.vault / ".obsidian" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    calls = (
+        ("daily_note", {"date": "2026-02-03", "create": True}),
+        ("create_from_template", {"template": "Templates/day.md", "path": "a.md"}),
+        ("create_from_template", {"template": "no such", "path": "b.md"}),
+    )
+    for tool, arguments in calls:
+        said = await notes.call_tool(tool, arguments)
+        assert "internal_error" not in said.content[0].text
+        assert "unexpected error" not in said.content[0].text

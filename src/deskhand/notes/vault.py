@@ -434,24 +434,27 @@ class Vault:
         given = {"date": formats.get("dateFormat"), "time": formats.get("timeFormat")}
         return Filler(stem(path), day, self._now(), values, given)
 
-    def _daily_settings(self) -> dict[str, Any]:
+    def _daily_settings(self) -> dict[str, str]:
         """Those of the community's periodic notes where it makes the daily ones, else Obsidian's own."""
-        periodic = self._obsidian_settings("plugins", "periodic-notes", "data.json").get(
+        periodic = self._obsidian_file("plugins", "periodic-notes", "data.json").get(
             "daily"
         )
         if isinstance(periodic, dict) and periodic.get("enabled"):
-            return {key: value for key, value in periodic.items() if isinstance(value, str)}
+            return _texts_in(periodic)
         return self._obsidian_settings("daily-notes.json")
 
-    def _obsidian_settings(self, *names: str) -> dict[str, Any]:
+    def _obsidian_settings(self, *names: str) -> dict[str, str]:
         """The texts in a file of Obsidian's settings; nothing where it has none."""
+        return _texts_in(self._obsidian_file(*names))
+
+    def _obsidian_file(self, *names: str) -> dict[str, Any]:
         place = "/".join((".obsidian", *names))
         try:
             with paths.opened(self._root, (".obsidian", *names[:-1])) as (folder, _):
                 found = json.loads(disk.read(folder, names[-1]))
         except (NotFound, FileNotFoundError):
             return {}
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise Unreadable(
                 f"{place} is not JSON", hint="correct it in Obsidian's settings"
             ) from error
@@ -647,6 +650,11 @@ def _merged(worded: Sequence[NoteMatch], alike: Sequence[NoteMatch]) -> list[Not
         for rank, note in enumerate(listed):
             scores[note.path] += 1 / (_RANKS + rank)
     return [shown[path] for path in sorted(scores, key=scores.__getitem__, reverse=True)]
+
+
+def _texts_in(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Whatever else somebody wrote there is none of Obsidian's."""
+    return {key: value for key, value in settings.items() if isinstance(value, str)}
 
 
 def _as_note(path: str) -> str:
