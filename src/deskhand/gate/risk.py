@@ -18,6 +18,7 @@ from deskhand.gate.oddities import (
     Reasons,
     find_oddities,
 )
+from deskhand.gate.places import find_touched
 from deskhand.gate.question import Question
 from deskhand.gate.toolcall import ToolCall
 
@@ -77,6 +78,10 @@ def assess_call(call: ToolCall, made_before: str | None) -> Risk:
         what = f"{unshown:,} of {len(rows):,} arguments are not on the card"
         found.append(("high", f"{what}: read the whole call first."))
     found += _effects(call)
+    folder = None
+    if call.at is not None:
+        folder = call.at.folder
+    found += [("high", each) for each in find_touched(call.tool, folder, rows)]
     found += [
         ("high", f"A name in it mixes alphabets or hides something: {name}.")
         for name in odd[:10]
