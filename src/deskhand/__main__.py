@@ -10,6 +10,7 @@ BAD_CONFIGURATION = 3
 def main() -> int:
     if sys.platform == "win32":
         return refuse()
+    environment.forget_strangers()
     if sys.argv[1:2] == ["mcp"]:
         from deskhand.pipe import join
 

@@ -10,12 +10,30 @@ import sys
 GUARDED_HOME = "/var/lib/deskhand"
 """The home of a desk that runs as an operating-system user of its own."""
 
+GUARDED_PROGRAM = "/opt/deskhand"
+SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+_NO_MATTER = ("TERM", "LANG", "LC_ALL", "SUDO_USER")
+
 Environment = os._Environ[str] | dict[str, str]
 NO_WINDOWS = "deskhand runs on Linux and macOS; on Windows install and run it inside WSL\n"
 
 
 def variables() -> Environment:
     return os.environ
+
+
+def forget_strangers() -> None:
+    """Let no variable count that reached root's shell: `su` keeps what a program of the person's account has set.
+
+    That holds for the program that is root's own. Whoever can change another one needs no variable.
+    """
+    if os.geteuid() != 0 or not __file__.startswith(f"{GUARDED_PROGRAM}/"):
+        return
+    import pwd
+
+    kept = {name: os.environ[name] for name in _NO_MATTER if name in os.environ}
+    os.environ.clear()
+    os.environ.update(kept, HOME=pwd.getpwuid(0).pw_dir, PATH=SYSTEM_PATH)
 
 
 def home(environment: Environment) -> str:

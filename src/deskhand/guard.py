@@ -15,7 +15,7 @@ from deskhand.errors import Denied, Unavailable
 
 USER = "deskhand"
 HOME = Path(environment.GUARDED_HOME)
-PROGRAM = Path("/opt/deskhand")
+PROGRAM = Path(environment.GUARDED_PROGRAM)
 RECORD = PROGRAM / "guarded.json"
 RUNTIME = Path("/run/deskhand")
 PYTHON = PROGRAM / "bin" / "python"
@@ -95,7 +95,7 @@ def desk_environment() -> dict[str, str]:
     around = environment.variables()
     kept = {name: around[name] for name in ("TERM", "LANG", "LC_ALL") if name in around}
     return kept | {
-        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": environment.SYSTEM_PATH,
         "HOME": str(HOME),
         "DESKHAND_HOME": str(HOME),
     }
@@ -110,6 +110,8 @@ def direct(arguments: Sequence[str]) -> None:
         return
     if "--demo" in arguments:  # a desk of its own, which is gone afterwards
         return
+    if os.geteuid() == 0 and arguments[0] in ("service", "doctor"):
+        os.chdir("/")  # others, as whom root acts there, may not enter where it stands
     if os.geteuid() == 0 and arguments[0] not in _OPEN:
         os.chdir(HOME)
         os.umask(0o077)

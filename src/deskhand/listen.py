@@ -1,5 +1,6 @@
 """How anything of the desk listens for HTTP: on this machine only."""
 
+import errno
 import resource
 import socket
 import sys
@@ -30,6 +31,19 @@ def open_port(port: int) -> socket.socket:
     # word that the head has come, which takes 40 ms. asyncio sets it itself only where the listener names its protocol.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
+
+
+def open_twin(port: int) -> socket.socket | None:
+    """The same port on ::1, where a browser may come that was told `localhost`; None where there is no such address."""
+    try:
+        return socket.create_server(("::1", port), family=socket.AF_INET6, backlog=_QUEUE)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            return None
+        raise Unavailable(
+            f"somebody else listens at [::1]:{port}",
+            hint=f"open http://127.0.0.1:{port}, and type no password at localhost",
+        ) from error
 
 
 def http_config(

@@ -133,6 +133,7 @@ class Account:
         return subprocess.run(
             command,
             env=plain,
+            cwd="/root",  # where nobody else may go
             input=given,
             capture_output=True,
             text=True,

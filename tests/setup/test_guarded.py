@@ -18,13 +18,21 @@ from deskhand.setup.guarded import UNIT
 from tests.requirements import requirement
 from tests.resident.test_handing import Ends
 from tests.resident.test_joining import INITIALIZE
-from tests.setup.guarded_account import LETTER, PASSWORD, Account, made_account, why_not
+from tests.setup.guarded_account import (
+    COMMAND,
+    LETTER,
+    PASSWORD,
+    Account,
+    made_account,
+    why_not,
+)
 
 
 @requirement("guarded:reach")
 @requirement("guarded:moved")
 @requirement("guarded:refused")
 @requirement("guarded:named")
+@requirement("proof:shut-vault")
 def test_a_guarded_desk_is_out_of_reach_answers_to_the_password_and_comes_back_whole() -> (
     None
 ):
@@ -46,6 +54,8 @@ def test_a_guarded_desk_is_out_of_reach_answers_to_the_password_and_comes_back_w
         check_what_status_and_doctor_say(account)
         check_that_the_desk_takes_no_file_of_the_account(account)
         check_that_only_the_password_answers(account)
+        check_that_a_closed_vault_stops_no_yes_and_is_named(account)
+        check_that_no_variable_leads_root_astray(account)
 
         assert account.root("service", "uninstall", "--yes").returncode == 0
         check_that_everything_is_back(account)
@@ -187,6 +197,59 @@ def check_that_only_the_password_answers(account: Account) -> None:
         assert "asked for in the vault" in http.get(f"/approvals/{card}").text
         assert account.approve(http).status_code == 303
         assert account.wait_for_sent(1) == 1
+
+
+def check_that_a_closed_vault_stops_no_yes_and_is_named(account: Account) -> None:
+    vault = account.vault
+    for number, name in enumerate(("Pending_Approval", "Logs", ""), 2):
+        account.ask(subject=f"While the vault is closed {number}")
+        if name:  # the desk's own: the account can only put another one in its place
+            account.run("mv", str(vault / name), str(vault / "aside"))
+            account.run("mkdir", str(vault / name))
+        account.run("setfacl", "-b", str(vault / name))
+        account.run("chmod", "700", str(vault / name))
+        with account.signed_in() as http:
+            answer = account.approve(http)
+        assert answer.status_code == 303, answer.text
+        assert account.wait_for_sent(number) == number
+        status = json.loads(account.deskhand("service", "status", "--json").stdout)
+        assert any("is closed to the desk" in each for each in status["holes"]), name
+        said = json.loads(account.root("doctor", "--json").stdout)["findings"]
+        assert any("closed to the desk" in each["says"] for each in said), name
+        if name:
+            account.run("rm", "-r", str(vault / name))
+            account.run("mv", str(vault / "aside"), str(vault / name))
+    for entry in ("u:deskhand:rwx", "d:u:deskhand:rwx", f"d:u:{account.name}:rwx"):
+        account.run("setfacl", "-m", entry, str(vault))
+
+
+def check_that_no_variable_leads_root_astray(account: Account) -> None:
+    """`su` keeps what a program of the account has set; and root stands where nobody else may."""
+    own = account.folder / "trap"
+    account.run("mkdir", str(own))
+    account.run("ln", "-s", "/var/lib/deskhand-written", str(own / "desk.db"))
+    hostile = {
+        "DESKHAND_HOME": str(own),
+        "XDG_DATA_HOME": str(own),
+        "DESKHAND_SOCKET": str(own / "desk.sock"),
+        "VAULT_PATH": str(own),
+        "HOME": str(own),
+        "PATH": f"{own}:{os.environ['PATH']}",
+        "PYTHONPATH": str(own),
+    }
+    for words in (["approvals"], ["doctor"], ["service", "status"], ["log", "--verify"]):
+        done = subprocess.run(
+            [COMMAND, *words],
+            env=hostile,
+            cwd="/root",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "error" not in done.stderr, (words, done.stderr)
+    assert [each.name for each in own.iterdir()] == ["desk.db"]
+    assert not Path("/var/lib/deskhand-written").exists()
+    account.run("rm", "-r", str(own))
 
 
 def check_that_everything_is_back(account: Account) -> None:

@@ -28,7 +28,7 @@ import uvicorn
 from deskhand.agents.mailman import AGAIN_SECONDS, Mailman
 from deskhand.app import Desk
 from deskhand.errors import BadConfig, DeskError
-from deskhand.listen import http_config
+from deskhand.listen import http_config, open_twin
 from deskhand.orchestrator.loop import TICK, Orchestrator
 from deskhand.parts import DownPart, Parts, describe_failure
 from deskhand.resident import notify, push
@@ -48,6 +48,7 @@ LAST_STEP = 0.8
 LAST_ANSWER = 1
 """Seconds in which an answer of the page that was begun may end."""
 SWEEP_EVERY = 24 * 3600
+_TWIN = "page at [::1]"
 _VAULT = "mail and notes need a vault"
 _MAILBOX = "mail needs a mailbox"
 _NEEDS = {
@@ -248,14 +249,24 @@ async def _serve(app: Any, listener: socket.socket, desk: Desk) -> AsyncIterator
     options = {"lifespan": "off", "timeout_graceful_shutdown": LAST_ANSWER}
     server = _Server(http_config(app, desk.settings.trusted_proxies, **options))
 
+    twin = _Server(http_config(app, desk.settings.trusted_proxies, **options))
+
     async def serve() -> None:
         kept.works("page")
         # Of a copy: a server that fails closes what it has, and the next one listens at the same place.
         await server.serve([listener.dup()])
 
+    async def serve_twin() -> None:
+        if opened := open_twin(listener.getsockname()[1]):
+            kept.works(_TWIN)
+            await twin.serve([opened])
+
     serving = asyncio.create_task(kept.keep("page", serve))
+    beside = asyncio.create_task(kept.keep(_TWIN, serve_twin))
     try:
         yield
     finally:
-        server.should_exit = True
-        await serving
+        server.should_exit = twin.should_exit = True
+        if not twin.started:
+            beside.cancel()
+        await asyncio.gather(serving, beside, return_exceptions=True)

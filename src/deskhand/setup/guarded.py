@@ -87,6 +87,8 @@ def install(person: str, now: datetime, say: Say) -> Guard:
             vault=_demand_own(settings.vault, account),
             others=[*_others(settings, account, say)],
         )
+    # The person's account and the desk's user may not be able to enter where root stands.
+    os.chdir("/")
     was_running = stop(say) if is_running() else False
     _make_user(say)
     copy_program(PROGRAM, (RECORD.name, made.to_json()))

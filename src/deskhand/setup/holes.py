@@ -7,7 +7,7 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from deskhand import guard, running
@@ -44,6 +44,11 @@ _RISKY = {
     USER: "reads what belongs to the desk",
 }
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_ADDRESSES = {
+    "127.0.0.1": ("0100007F", "0000000000000000FFFF00000100007F", "00000000", "0" * 32),
+    "[::1]": ("00000000000000000000000001000000", "0" * 32),
+}
+"""Where a browser looks for the page, as the kernel writes it."""
 _MOST = 2000
 """So many files of the vault are looked at."""
 
@@ -127,6 +132,7 @@ def _look_into(made: Guard, vault: Path) -> Iterator[Finding]:
             "look who else may reach it there",
         )
     if os.geteuid() == made.uid:
+        yield from _closed(vault)
         yield from _unreadable(vault)
     elif os.geteuid() == 0:
         listed = subprocess.run(
@@ -137,11 +143,33 @@ def _look_into(made: Guard, vault: Path) -> Iterator[Finding]:
         )
         if names := listed.stdout.splitlines():
             yield _shut(names)
-        if listed.returncode and not names:
-            yield bad(
-                f"the desk cannot read the vault {vault}",
-                "sudo deskhand service install --guarded opens it",
-            )
+        if listed.returncode:
+            why = "".join(listed.stderr.splitlines()[:1])
+            yield _say_closed(vault, why)
+
+
+def _closed(vault: Path) -> Iterator[Finding]:
+    """A folder whose entry for the desk was taken away, as far as the person's account sees that."""
+    for folder in (vault, *(path for path in vault.glob("*") if path.is_dir())):
+        if folder.is_symlink() or _lets_in(folder):
+            continue
+        yield _say_closed(vault, str(folder))
+        return
+
+
+def _lets_in(folder: Path) -> bool:
+    """Whether there is an entry, and its mask leaves the desk everything."""
+    if sys.platform != "linux":
+        return True
+    has_entry = "system.posix_acl_access" in os.listxattr(folder)
+    return has_entry and folder.stat().st_mode & stat.S_IRWXG == stat.S_IRWXG
+
+
+def _say_closed(vault: Path, where: str) -> Finding:
+    return bad(
+        f"the vault {vault} is closed to the desk: {where}",
+        "sudo deskhand service install --guarded opens it",
+    )
 
 
 def _unreadable(vault: Path) -> Iterator[Finding]:
@@ -193,23 +221,34 @@ def _second_desk(made: Guard) -> Iterator[Finding]:
 
 def _port(made: Guard) -> Iterator[Finding]:
     """Whoever else listens at the page's port could ask for the password."""
-    owner = _listener(made.port)
-    if owner is not None and owner != pwd.getpwnam(USER).pw_uid:
-        name = pwd.getpwuid(owner).pw_name
-        says = f"what answers at {made.address} is no desk: it belongs to {name}"
-        yield bad(says, "type no password there; end that program and start the desk again")
+    for name, places in _ADDRESSES.items():
+        owner = _find_listener(made.port, places)
+        if owner is not None and owner != pwd.getpwnam(USER).pw_uid:
+            says = f"what answers at http://{name}:{made.port} is no desk: it belongs to {_name_user(owner)}"
+            yield bad(
+                says, "type no password there; end that program and start the desk again"
+            )
 
 
-def _listener(port: int) -> int | None:
-    wanted = f"0100007F:{port:04X}"
+def _name_user(number: int) -> str:
     try:
-        lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    except OSError:
-        return None
-    for fields in map(str.split, lines):
-        if fields[1] in (wanted, f"00000000:{port:04X}") and fields[3] == "0A":
-            return int(fields[7])
-    return None
+        return pwd.getpwuid(number).pw_name
+    except KeyError:  # of a container, or an account that is gone
+        return f"user {number}"
+
+
+def _find_listener(port: int, places: Sequence[str]) -> int | None:
+    """Whose program gets what is sent there: who listens at just this address comes before who listens at all."""
+    found: dict[str, int] = {}
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        listening = (fields for fields in map(str.split, lines) if fields[3] == "0A")
+        found |= {fields[1]: int(fields[7]) for fields in listening}
+    owners = (found.get(f"{place}:{port:04X}") for place in places)
+    return next((owner for owner in owners if owner is not None), None)
 
 
 def _sudo(made: Guard) -> Iterator[Finding]:
