@@ -464,7 +464,8 @@ class Desk:
         key = self.secret("seal.key").encode()
         self.store.write_sync(keys.demand_same, key)
         sealed = settings.approvals == "sealed"
-        folders = Folders(settings.vault, settings.inside)
+        # Also while it is away: what is answered elsewhere does not wait for it.
+        folders = Folders(settings.note_vaults[0].path, settings.inside)
         return VaultDoor(
             self.store,
             folders,

@@ -31,7 +31,7 @@ from pydantic import (
 )
 
 from deskhand import environment, unseen
-from deskhand.errors import AuthRequired, BadConfig, FieldProblem, NotFound
+from deskhand.errors import AuthRequired, BadConfig, FieldProblem, NotFound, VaultClosed
 
 
 class Option(NamedTuple):
@@ -307,7 +307,11 @@ class NoteVault(BaseModel):
 
     def demand(self) -> Path:
         """Its folder, which must be there: none is ever guessed or made."""
-        if not self.path.is_dir():
+        try:
+            is_there = self.path.is_dir()
+        except PermissionError as error:
+            raise VaultClosed(self.path) from error
+        if not is_there:
             raise BadConfig(
                 f"the vault {self.path} is not a folder",
                 hint="correct VAULT_PATH (or vault_path or [[notes.vaults]] in config.toml), or make the folder",

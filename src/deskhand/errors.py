@@ -18,6 +18,7 @@
     │   ├── UnderWay          another process is sending it right now
     │   └── OutcomeUnknown    nobody knows whether it was sent; never tried again by itself
     ├── Unavailable           a part of the desk does not answer
+    │   ├── VaultClosed       the machine's permissions keep the desk out of a folder of the vault
     │   ├── ProviderDown      the person's mail provider does not answer
     │   ├── NoAccount         the mail account is not, or no longer, one of this desk
     │   ├── ServerDown        an MCP server does not answer: the word of whoever calls one
@@ -208,6 +209,15 @@ class Unavailable(DeskError):
     exit_code = 7
     http_status = 503
     retryable = True
+
+
+class VaultClosed(Unavailable):
+    def __init__(self, place: object) -> None:
+        super().__init__(
+            f"the vault is closed to the desk: it may not enter {printable(place)}",
+            hint="give it its rights there back; of a guarded desk `sudo deskhand service install --guarded` does that",
+            reason="closed",
+        )
 
 
 class ProviderDown(Unavailable):

@@ -93,6 +93,9 @@ def describe_failure(error: DeskError) -> str:
 def _why(name: str, error: Exception) -> str:
     if isinstance(error, DeskError):
         return describe_failure(error)
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{error.filename}: " if error.filename else ""
+        return f"the machine refused: {place}{error.strerror}"
     reference = secrets.token_hex(4)
     log.error("crash", extra={"part": name, "reference": reference}, exc_info=error)
     return f"an unexpected error ({type(error).__name__}); the log has it under {reference}"

@@ -93,3 +93,19 @@ def test_when_the_last_mail_came_stays_however_often_nothing_came_since(
     came = read(state)["last_mail"]
     office.passes(2)
     assert read(state)["last_mail"] == came
+
+
+@requirement("orchestrator:state-file")
+@pytest.mark.parametrize(
+    "named", ['["a"]', '"\\ud800"', '{"\\ud800": 1}', "7", '{"a": []}']
+)
+def test_what_somebody_else_wrote_over_the_desks_own_keys_costs_no_crash(
+    office: Office, state: Path, named: str
+) -> None:
+    own = '["not_triaged", "mailbox"]'
+    state.write_text(
+        f'{{"not_triaged": {named}, "mailbox": {named}, "written_by_deskhand": {own}}}'
+    )
+    assert isinstance(office.status()["not_triaged"], dict)
+    office.passes()
+    assert read(state)["mailbox"] == "ok"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,7 +100,8 @@ async def test_mail_goes_on_after_its_box_broke_and_the_vault_was_away(
     up = start(tmp_path, own, "--port", "0")
     try:
         servers = {"email server", "gmail server", "obsidian server"}
-        down = {"orchestrator", "watcher", "notes", "approvals", "dashboard"} | servers
+        # The orchestrator itself runs: what was approved leaves without the vault.
+        down = {"watcher", "notes", "approvals", "dashboard"} | servers
         await until(is_down(up, *down))
         assert status(home).keys() == down
         assert httpx2.post(f"{up.address}/obsidian/mcp", timeout=60).status_code == 503
@@ -154,3 +156,43 @@ async def test_a_part_that_fails_while_it_is_ended_does_not_begin_anew() -> None
     part.cancel()  # one that went on ends here
     assert done
     assert part.cancelled()
+
+
+@requirement("up:localhost")
+async def test_localhost_is_the_desk_whichever_address_that_is_or_who_stands_there_is_named(
+    home: Home, tmp_path: Path
+) -> None:
+    try:
+        taken = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    except OSError:
+        pytest.skip("this machine has no ::1")
+    port = taken.getsockname()[1]
+    known = home.environment | {"DESKHAND_ADDRESS": "me@example.org"}
+    up = start(tmp_path, known, "--port", str(port))
+    try:
+        await until(is_down(up, "page at [::1]"))
+        assert "somebody else listens at [::1]" in status(home)["page at [::1]"]
+        taken.close()
+        await until(is_down(up))
+        for name in (f"[::1]:{port}", f"localhost:{port}"):
+            answer = httpx2.get(f"http://[::1]:{port}/health", headers={"Host": name})
+            assert (answer.status_code, answer.json()["status"]) == (200, "ok")
+        strange = httpx2.get(
+            f"http://[::1]:{port}/health", headers={"Host": "evil.example"}
+        )
+        assert strange.status_code == 421
+    finally:
+        taken.close()
+        up.close()
+
+
+@requirement("up:restarts")
+async def test_what_the_machine_refuses_is_said_in_a_sentence_and_is_no_crash(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    parts = Parts(clock.utc_now)
+    for _ in range(3):
+        parts.fail("dashboard", PermissionError(13, "Permission denied", "/vault/Logs"))
+    (down,) = parts.down
+    assert down.why == "the machine refused: /vault/Logs: Permission denied"
+    assert [each.message for each in caplog.records] == ["part_stopped"]

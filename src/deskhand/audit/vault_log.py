@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import stat
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,12 +13,21 @@ from pydantic import BaseModel
 from deskhand import clock
 from deskhand.audit import Entry, redact_entry
 from deskhand.durable import sync
-from deskhand.errors import DeskError
+from deskhand.errors import Denied, DeskError
 from deskhand.files import private_mode
 from deskhand.locks import wait_for_lock
 from deskhand.notes import paths
 
 log = logging.getLogger("deskhand.journal")
+
+_FLAGS = (
+    os.O_RDWR
+    | os.O_APPEND
+    | os.O_CREAT
+    | os.O_NOFOLLOW
+    | os.O_CLOEXEC
+    | os.O_NONBLOCK  # nobody waits for a pipe's other end, or until somebody gives a lease back
+)
 
 
 class AuditLogEntry(BaseModel):
@@ -74,9 +84,10 @@ def write_pre_send(
 def append(vault: Path, folders: tuple[str, ...], name: str, line: dict[str, Any]) -> None:
     """Add a line to a file in these folders of the vault, and wait until it is on the disk."""
     with paths.opened(vault, folders, create=True) as (folder, _):
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        file = os.open(name, flags, private_mode(folder, 0o600), dir_fd=folder)
+        file = os.open(name, _FLAGS, private_mode(folder, 0o600), dir_fd=folder)
         try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise Denied(f"{name} is not an ordinary file", reason="special")
             wait_for_lock(file, name)
             # In ASCII: some readers take U+2028 and the like for the end of a line.
             _append_line(file, json.dumps(line).encode() + b"\n")

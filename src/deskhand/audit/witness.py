@@ -9,6 +9,8 @@ from pathlib import Path
 
 from deskhand import clock
 from deskhand.audit import Broken, Mark, head, search
+from deskhand.errors import DeskError
+from deskhand.notes import disk, paths
 from deskhand.store import Store, Transaction
 
 FILE = "record.json"
@@ -62,8 +64,11 @@ def _read_beside(text: str | None) -> Mark | None:
 
 
 def _read_in_vault(own_place: Path | None) -> tuple[Mark | None, str]:
+    if own_place is None:
+        return None, ""
     try:
-        found = json.loads((own_place / "Logs" / FILE).read_bytes()) if own_place else {}
+        with paths.opened(own_place, ("Logs",)) as (folder, _):
+            found = json.loads(disk.read(folder, FILE))
         return Mark(int(found["lines"]), str(found["hash"])), str(found["at"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (DeskError, OSError, ValueError, KeyError, TypeError, RecursionError):
         return None, ""

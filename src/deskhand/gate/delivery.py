@@ -250,7 +250,9 @@ class Delivery:
             if not isinstance(found, Unclear) or not request.once_more:
                 return found
         try:
-            await asyncio.to_thread(announce, self._settings, request, call, self._now())
+            must = self._door.policy.counts("vault")
+            now = self._now()
+            await asyncio.to_thread(announce, self._settings, request, call, now, must=must)
             with anyio.fail_after(self._step):
                 return NotSent(await hand.prepare())
         except (DeskError, TimeoutError) as error:

@@ -8,6 +8,7 @@ from deskhand.errors import Denied
 from deskhand.gate import files
 from deskhand.gate.actions import Action
 from deskhand.gate.folders import RequestFile
+from deskhand.gate.following import name_in_inbox
 from deskhand.gate.idle import IdleFile
 from deskhand.gate.proofs import Policy
 from deskhand.gate.requests import Folder, Request
@@ -46,7 +47,7 @@ class ClosedDoor:
     async def follow_all(self) -> None: ...
 
     async def ensure_waiting(self, request: Request) -> str:
-        return f"the person's inbox as {request.id}"
+        return name_in_inbox(request)
 
     def name_place(self, folder: Folder, name: str) -> str:
         return f"{folder}/{name}"

@@ -115,7 +115,11 @@ class DraftReader(Follower):
 
     async def _adopt(self, folder: Folder, name: tuple[str, int, int]) -> Request | None:
         """The request behind a file that was renamed, or that the person wrote."""
-        found = await asyncio.to_thread(self.folders.read, folder, name[0])
+        try:
+            found = await asyncio.to_thread(self.folders.read, folder, name[0])
+        except OSError as error:  # it stops no other, and is looked at again
+            log.warning("not_heard", extra={"file": name[0], "why": str(error)})
+            return None
         if found is None:
             return None
         draft_id = found.properties.get("draft_id")
@@ -205,7 +209,8 @@ class DraftReader(Follower):
         return await self._store.read(ask)
 
     def _covering(self, covers: Callable[[Mapping[str, Any]], bool]) -> list[RequestFile]:
-        return [each for each in self.folders.files("Approved") if covers(each.properties)]
+        found, _ = self._look_into_approved()
+        return [each for each in found if covers(each.properties)]
 
     async def find_idle(self) -> list[IdleFile]:
         """The files in Approved/ that release nothing, each named in the log when it is first seen."""
@@ -231,19 +236,22 @@ class DraftReader(Follower):
         ]
         found = []
         for name, _, _ in self.folders.names("Approved"):
-            if note := self.folders.read("Approved", name):
-                found.append(note)
-            else:
-                others.append(
-                    IdleFile(
-                        f"Approved/{name}", "it is no text that can be read, or a link"
-                    )
-                )
+            why = "it is no text that can be read, or a link"
+            try:
+                if note := self.folders.read("Approved", name):
+                    found.append(note)
+                    continue
+            except OSError as error:
+                why = f"it cannot be read now: {error.strerror}"
+            others.append(IdleFile(f"Approved/{name}", why))
         return found, others
 
     def demand_unchanged(self, found: RequestFile) -> None:
         """Within a claim: the hand-written file still says what was read."""
-        now = self.folders.read(found.folder, found.name)
+        try:
+            now = self.folders.read(found.folder, found.name)
+        except OSError as error:
+            raise Changed(f"{found.path} cannot be read now: {error.strerror}") from error
         if now is None:
             raise Changed(f"{found.path} is gone")
         if now.text != found.text:

@@ -94,10 +94,16 @@ class Folders:
         ]
 
     def files(self, folder: Folder, since: int = 0) -> Iterator[RequestFile]:
-        """Those that were written since then, the newest first."""
+        """Those that were written since then, the newest first. One that cannot be read hides no other."""
+        unread: OSError | None = None
         for name, changed, _ in self.names(folder):
-            if changed >= since and (found := self.read(folder, name)):
-                yield found
+            try:
+                if changed >= since and (found := self.read(folder, name)):
+                    yield found
+            except OSError as error:
+                unread = error
+        if unread is not None:
+            raise unread
 
     def read(self, folder: Folder, name: str) -> RequestFile | None:
         with self._look_into(folder) as opened:

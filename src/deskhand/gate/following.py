@@ -8,7 +8,7 @@ import logging
 from typing import Any
 
 from deskhand import clock
-from deskhand.errors import DeskError, InvalidInput
+from deskhand.errors import Changed, DeskError, InvalidInput
 from deskhand.gate import files, ledger, lists
 from deskhand.gate.actions import Action
 from deskhand.gate.folders import Folders, RequestFile, as_file
@@ -149,11 +149,23 @@ class Follower:
             return says_the_same(found, request)
         return files.is_intact(found, request, self._key)
 
+    async def read_if_open(self, request: Request) -> RequestFile | None:
+        """The request's file where it waits. A vault that cannot be read now stops nobody who answers elsewhere."""
+        try:
+            return await asyncio.to_thread(self.folders.read, request.home, request.file)
+        except (DeskError, OSError) as error:
+            log.warning("not_heard", extra={"request": request.id, "why": str(error)})
+            return None
+
     async def ensure_waiting(self, request: Request) -> str:
-        """See to it that the request's file lies where the person looks; its path."""
-        await self.make_places()
-        text = await asyncio.to_thread(self.show, request)
-        await asyncio.to_thread(self.folders.create, request.home, request.file, text)
+        """See to it that the request's file lies where the person looks; its path. The page shows it in any case."""
+        try:
+            await self.make_places()
+            text = await asyncio.to_thread(self.show, request)
+            await asyncio.to_thread(self.folders.create, request.home, request.file, text)
+        except (DeskError, OSError) as error:
+            log.warning("not_followed", extra={"request": request.id, "why": str(error)})
+            return name_in_inbox(request)
         return self.name_place(request.home, request.file)
 
     def name_place(self, folder: Folder, name: str) -> str:
@@ -169,8 +181,14 @@ class Follower:
 
     async def write_edit(self, request: Request, action: Action) -> None:
         """A draft's file gets the person's new words before its row does."""
-        if request.home == "Drafts":
+        if request.home != "Drafts":
+            return
+        try:
             await asyncio.to_thread(self._write_edit, request, action)
+        except (InvalidInput, Changed):
+            raise
+        except (DeskError, OSError) as error:
+            log.warning("not_replaced", extra={"request": request.id, "why": str(error)})
 
     def _write_edit(self, request: Request, action: Action) -> None:
         if found := self.locate(request):
@@ -206,9 +224,12 @@ class Follower:
 
     async def explain(self, request: Request, marks: dict[str, Any]) -> None:
         """The reason why it has not left, in the draft that lies in Approved/."""
-        found = await asyncio.to_thread(self.locate, request)
-        if found is not None and files.is_draft(found):
-            await asyncio.to_thread(self.folders.mark, found, marks)
+        try:
+            found = await asyncio.to_thread(self.locate, request)
+            if found is not None and files.is_draft(found):
+                await asyncio.to_thread(self.folders.mark, found, marks)
+        except (DeskError, OSError) as error:
+            log.warning("not_followed", extra={"request": request.id, "why": str(error)})
 
     def locate(self, request: Request) -> RequestFile | None:
         """Where the request's file lies now. A no counts before a yes, should there be copies in both folders."""
@@ -236,6 +257,11 @@ class Follower:
             ):
                 return found
         return None
+
+
+def name_in_inbox(request: Request) -> str:
+    """Where a request waits that has no file."""
+    return f"the person's inbox as {request.id}"
 
 
 def says_the_same(found: RequestFile, request: Request) -> bool:

@@ -1,5 +1,6 @@
 """What the gate puts on the record: one entry for each call and each answer, in one transaction with its effect."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,6 +18,8 @@ from deskhand.gate.mailchange import UpdateEmails
 from deskhand.gate.question import Question
 from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall
+
+log = logging.getLogger("deskhand.delivery")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +112,13 @@ def _name_mail(proposal: SendEmail) -> dict[str, Any]:
     return found
 
 
-def announce(settings: Settings, request: Request, call: GateCall, now: datetime) -> None:
-    """The Gmail server's contract has a line before each of its mails, which shows how the text begins."""
+def announce(
+    settings: Settings, request: Request, call: GateCall, now: datetime, *, must: bool
+) -> None:
+    """The Gmail server's contract has a line before each of its mails, which shows how the text begins.
+
+    With `must` no mail leaves without it. Where the vault is no door to the gate, it cannot shut the gate either.
+    """
     vault = settings.vault_path
     if vault is None or (call.by != "gmail_mcp" and request.origin != "draft"):
         return
@@ -118,6 +126,10 @@ def announce(settings: Settings, request: Request, call: GateCall, now: datetime
         logs = (*settings.inside, "Logs")
         vault_log.write_pre_send(vault, logs, request.action, now)
     except (OSError, DeskError) as error:
+        if not must:
+            facts = facts_of(request) | {"why": str(error)}
+            log.critical("not_announced_in_the_vault", extra=facts)
+            return
         raise SendFailed(
             f"the line that goes before a send cannot be written: {error}"
         ) from error

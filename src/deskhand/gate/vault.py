@@ -64,8 +64,6 @@ class VaultDoor(DraftReader):
         try:
             await self.return_claimed()
             move = await asyncio.to_thread(self.look, request)
-            if isinstance(move, Left):
-                return await self._doubt(request)
             if move is None or isinstance(move, Away) or self._is_too_late(request, move):
                 return request
             if self.policy.counts("vault"):
@@ -100,7 +98,7 @@ class VaultDoor(DraftReader):
         """Before a yes by another door: an edited file is no longer what was shown, wherever it lies."""
         found = None
         if request.home != "Drafts" and request.state in ("waiting", "unknown"):
-            found = await asyncio.to_thread(self.folders.read, request.home, request.file)
+            found = await self.read_if_open(request)
         if found is None or files.is_intact(found, request, self._key):
             return request
         if files.written_revision(found) < request.revision:
@@ -158,6 +156,8 @@ class VaultDoor(DraftReader):
 
     async def _take_up(self, request: Request, move: Move) -> Request:
         match move:
+            case Left():
+                request = await self._doubt(request)
             case TakenBack():
                 request = await self._take_back(request)
             case No(found):
@@ -185,6 +185,8 @@ class VaultDoor(DraftReader):
         match move:
             case Outdated():
                 return await self._take_up(request, move)
+            case Left() if open_:
+                return await self._doubt(request)
             case Yes(found) | Edited(found) if (
                 open_ and request.home == "Drafts" and found.folder == "Approved"
             ):

@@ -14,7 +14,14 @@ from functools import lru_cache
 from pathlib import Path
 
 from deskhand.durable import sync
-from deskhand.errors import Denied, FieldProblem, InvalidInput, NotFound, printable
+from deskhand.errors import (
+    Denied,
+    FieldProblem,
+    InvalidInput,
+    NotFound,
+    VaultClosed,
+    printable,
+)
 from deskhand.files import private_mode
 from deskhand.notes.folders import DASHBOARD, FOLDERS
 from deskhand.notes.root import is_shut, loose, open_folder
@@ -131,6 +138,19 @@ def opened(
         raise Denied(
             why, reason="protected", hint="leave it to the person", path="/".join(names)
         )
+    try:
+        folder, found = _walk_into(root, names, create=create)
+    except PermissionError as error:
+        raise VaultClosed(root.joinpath(*names)) from error
+    try:
+        yield folder, found
+    finally:
+        os.close(folder)
+
+
+def _walk_into(
+    root: Path, names: tuple[str, ...], *, create: bool
+) -> tuple[int, tuple[str, ...]]:
     folder = open_folder(root)
     found: list[str] = []
     try:
@@ -142,9 +162,10 @@ def opened(
             os.close(folder)
             folder = inner
             found.append(actual)
-        yield folder, tuple(found)
-    finally:
+    except BaseException:
         os.close(folder)
+        raise
+    return folder, tuple(found)
 
 
 def on_disk(folder: int, name: str) -> str | None:

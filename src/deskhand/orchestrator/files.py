@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from deskhand.errors import Changed, DeskError, Exists, NotFound, Unreadable
+from deskhand.errors import Changed, Denied, DeskError, Exists, NotFound, Unreadable
 from deskhand.gate.folders import free_name
 from deskhand.notes import disk, frontmatter, paths
 
@@ -30,7 +30,7 @@ def where(root: Path, name: str) -> str | None:
     """The folder in which the file lies."""
     for folders in _ANYWHERE:
         with (
-            suppress(DeskError),
+            suppress(NotFound, Denied),
             paths.opened(root, folders) as (opened, _),
             suppress(FileNotFoundError),
         ):
@@ -134,9 +134,16 @@ def stamps(root: Path, folder: str) -> list[Stamp]:
 
 def stamp(root: Path, folder: str) -> int:
     """Changes whenever a file enters or leaves the folder."""
-    with suppress(FileNotFoundError):
+    with suppress(OSError):  # whoever looks then says what is wrong
         return (root / folder).lstat().st_mtime_ns
     return 0
+
+
+def read_own(root: Path, folder: str, name: str) -> bytes | None:
+    """A file of the desk's own; None where it cannot be read, or is none that the desk wrote."""
+    with suppress(DeskError, OSError), paths.opened(root, (folder,)) as (opened, _):
+        return disk.read(opened, name)
+    return None
 
 
 def write(root: Path, folders: tuple[str, ...], name: str, data: bytes) -> None:
@@ -147,3 +154,5 @@ def write(root: Path, folders: tuple[str, ...], name: str, data: bytes) -> None:
                 disk.replace(opened, name, data, None)
         except FileNotFoundError:
             disk.create(opened, name, data)
+        except (DeskError, OSError):  # a link, a pipe, or nothing that the desk may read
+            disk.replace(opened, name, data, None)

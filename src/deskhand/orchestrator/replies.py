@@ -32,9 +32,11 @@ async def look_around(desk: Desk) -> None:
     if desk.settings.sending_off is None:
         await desk.store.write(ledger.wake_rested, desk.now())
         await desk.store.write(sends.wake_limited, desk.now(), limits_of(desk.settings))
-    await desk.door.hear_all()
-    await desk.door.follow_all()
-    await settle_all(desk)
+    try:
+        await desk.door.hear_all()
+    finally:
+        await desk.door.follow_all()
+        await settle_all(desk)
 
 
 def _forget_future(tx: Transaction, now: datetime) -> None:
@@ -60,6 +62,10 @@ async def _goes_by_server(desk: Desk, request: Request) -> bool:
     ):
         return False
     if len(request.action.everybody) > 1:  # its contract knows one recipient
+        return False
+    try:
+        _ = desk.own_root  # where it writes before it sends
+    except (DeskError, OSError):
         return False
     try:
         action, _ = await complete(_letter(request), desk.mailbox)

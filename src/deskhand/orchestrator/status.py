@@ -118,19 +118,32 @@ async def facts(desk: Desk) -> Status:
 
 def read_state(root: Path) -> dict[str, Any]:
     """What the orchestrator wrote about itself last."""
-    with suppress(OSError):
-        found = _parse_state((root / "Logs" / STATE_FILE).read_bytes()) or {}
-        own = _own_names(found)
-        return {name: value for name, value in found.items() if name in own}
-    return {}
+    found = _parse_state(files.read_own(root, "Logs", STATE_FILE) or b"") or {}
+    own = _own_names(found)
+    return {
+        name: value
+        for name, value in found.items()
+        if name in own and _can_be_shown(name, value)
+    }
+
+
+def _can_be_shown(*values: Any) -> bool:
+    """Somebody else may have written half a character there, which no page can hold."""
+    try:
+        json.dumps(values, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def read_not_triaged(settings: Settings) -> dict[str, str]:
     """Notes in Needs_Action that wait and that nobody decides about, and why."""
     if settings.own_place is None:
         return {}
-    named = read_state(settings.own_place).get("not_triaged", {})
-    return {settings.own_path(path): why for path, why in named.items()}
+    named = read_state(settings.own_place).get("not_triaged")
+    if not isinstance(named, dict):  # somebody else wrote into the file
+        return {}
+    return {settings.own_path(path): str(why) for path, why in named.items()}
 
 
 async def list_idle(desk: Desk) -> list[IdleFile]:

@@ -13,7 +13,7 @@ from deskhand import audit, environment, place
 from deskhand.app import Desk
 from deskhand.audit import witness
 from deskhand.config import MailAccount, NoteVault
-from deskhand.errors import AuthRequired, BadConfig, DeskError
+from deskhand.errors import AuthRequired, BadConfig, DeskError, VaultClosed
 from deskhand.gate import keys as seals
 from deskhand.gate import lists as requests
 from deskhand.gate import passkeys, passwords
@@ -65,6 +65,8 @@ def folders(desk: Desk) -> Finding:
 
 
 def _look_into(root: Path) -> Finding:
+    if _is_shut(root):
+        raise VaultClosed(root)
     others = {path.name for path in root.iterdir()} - set(FOLDERS)
     twins = [name for name in others if resembled(name)]
     if twins:
@@ -76,6 +78,9 @@ def _look_into(root: Path) -> Finding:
     if odd:
         says = f"{', '.join(odd)} is no ordinary folder"
         return bad(says, "replace it by a folder: links are not followed")
+    shut = [name for name in FOLDERS if _is_shut(root / name)]
+    if shut:
+        raise VaultClosed(root / shut[0])
     missing = [name for name in FOLDERS if not (root / name).is_dir()]
     if missing:
         says = f"{', '.join(missing)} will be made when needed"
@@ -93,6 +98,10 @@ def _look_into(root: Path) -> Finding:
 
 def _is_open(folder: Path) -> bool:
     return bool(folder.stat().st_mode & _OTHERS)
+
+
+def _is_shut(folder: Path) -> bool:
+    return folder.is_dir() and not os.access(folder, os.R_OK | os.W_OK | os.X_OK)
 
 
 def _is_no_folder(path: Path) -> bool:

@@ -170,7 +170,8 @@ def secrets(desk: Desk) -> Finding:
             "the desk's home with its keys lies inside the vault",
             "move it and set DESKHAND_HOME",
         )
-    if not shutil.which("git"):
+    # A guarded desk starts no program on files that somebody else wrote.
+    if desk.settings.is_guarded or not shutil.which("git"):
         return good("the home is outside the vault")
     if _git(folder, "rev-parse", "--show-toplevel") and not _git(
         folder, "check-ignore", str(folder)
