@@ -213,6 +213,21 @@ async def test_a_client_that_reads_late_keeps_no_other_waiting_and_gets_every_an
 
 
 @requirement("guard:passes")
+async def test_sending_that_is_switched_off_stops_the_next_call_of_an_open_connection(
+    place: Guarded,
+) -> None:
+    async with place.line("legacy") as client:
+        await client.ask("tools/call", name="append", arguments={"text": "before"})
+        desk = place.desk
+        desk.settings = desk.settings.of_copy()
+        refused = await client.ask("tools/call", name="append", arguments={"text": "after"})
+
+    error = refused["result"]["_meta"]["deskhand/error"]
+    assert (error["error"], error["details"]["reason"]) == ("permission_denied", "copy")
+    assert place.done == ["before"]
+
+
+@requirement("guard:passes")
 async def test_a_client_that_ends_is_answered_first(place: Guarded) -> None:
     async with place.line("legacy") as client:
         number = client.begin("tools/call", name="echo", arguments={"text": "last"})

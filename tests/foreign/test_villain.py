@@ -14,6 +14,7 @@ from deskhand.servers.desk import desk_server
 from tests.foreign.place import Guarded, LineClient, guarded, refusal, said, until
 from tests.foreign.test_hostile import PASS
 from tests.requirements import requirement
+from tests.transports import ERAS
 
 pytestmark = pytest.mark.anyio
 VILLAIN = Path(__file__).with_name("villain.py")
@@ -85,6 +86,20 @@ async def test_the_desks_own_words_are_taken_out_however_they_are_spelled(
         for tool in ("spelled", "long_s"):
             told = (await call(client, tool))["result"]
             assert told["_meta"] == {"vendor/x": 1}, tool
+
+
+@requirement("guard:tricks")
+@pytest.mark.parametrize("era", ERAS)
+async def test_what_a_result_says_of_itself_is_an_object_or_it_is_no_result(
+    place: Guarded, era: str
+) -> None:
+    async with place.line(era, "villain") as client, place.client(era, "villain") as other:
+        for tool in ("meta_text", "meta_zero", "meta_list"):
+            assert "no result" in (await call(client, tool))["error"]["message"], tool
+            with pytest.raises(MCPError, match="no result"):
+                await other.call_tool(tool, {})
+        nothing = (await call(client, "meta_none"))["result"]
+        assert nothing["content"] == (await other.call_tool("meta_none", {})).content == []
 
 
 ODD_CALLS = {

@@ -49,6 +49,10 @@ RAW = {
     "spelled": '{"content": [], "_meta": {"vendor/x": 1, "\\u0064eskhand/error": {}, "DESKHAND\\/card": 1}}',
     "long_s": '{"content": [], "_meta": {"vendor/x": 1, " de\u017fkhand/error": {}}}',
     "endless_number": '{"content": [], "structuredContent": {"n": 1e999}}',
+    "meta_none": '{"content": [], "resultType": "complete", "_meta": null}',
+    "meta_text": '{"content": [], "_meta": "x"}',
+    "meta_zero": '{"content": [], "resultType": "complete", "_meta": 0}',
+    "meta_list": '{"content": [], "resultType": "complete", "_meta": [1]}',
     "exact": '{"content": [], "structuredContent": {"n": 123456789012345678901, "x": 1.0, "w": "NaN, -Infinity"}}',
 }
 """Results as they are written."""

@@ -77,6 +77,8 @@ _LOST = (
     httpx2.HTTPError,
 )
 _AS_IT_CAME: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
+_SAYS_MORE = ("resultType", "_meta")
+"""What a result may say of itself."""
 _ASKS_BACK = "it asks back (sampling, roots or elicitation), which the desk lets nobody do"
 _ABOUT_US = Implementation(name="deskhand", version=__version__)
 Told = (
@@ -410,8 +412,10 @@ class ForeignServer:
 
     def _read_answer(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         match answer:
-            case {"result": dict(result)} if "resultType" not in result:
+            case {"result": dict(result)} if result.keys().isdisjoint(_SAYS_MORE):
                 return result
+            case {"result": {"_meta": str() | int() | float() | list()}}:
+                raise self._no_answer()
             case {"result": {"resultType": "input_required"}}:
                 raise self._did_not_answer(_ASKS_BACK)
             case {"error": {"code": int(code)}} if code == URL_ELICITATION_REQUIRED:

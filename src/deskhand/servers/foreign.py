@@ -257,8 +257,6 @@ class ForeignDoor(DeskServer):
             self.demand("guard", writes=True)
         except DeskError:
             return nullcontext(wire)
-        if self._desk.settings.sending_off is not None:
-            return nullcontext(wire)
         return ShortWay(wire, self._start_call).lines()
 
     def _start_call(
@@ -271,6 +269,8 @@ class ForeignDoor(DeskServer):
     ) -> Cancel | None:
         """Begin the call, where the server is there and the rules let this very call pass."""
         desk = self._desk
+        if desk.settings.sending_off is not None:
+            return None
         passing = PassingCall(desk)
 
         def finish(read: ReadResult) -> None:
@@ -339,7 +339,7 @@ def _shape(result: dict[str, Any], *, modern: bool) -> dict[str, Any]:
         return result
     meta = {
         key: value
-        for key, value in result.get("_meta", {}).items()
+        for key, value in (result.get("_meta") or {}).items()
         if key != SERVER_INFO_META_KEY
     }
     plain = {
