@@ -5,8 +5,9 @@ from asyncio import Queue, get_running_loop
 from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from deskhand.clock import is_within, local
 from deskhand.config import load
 from deskhand.errors import BadConfig
 from deskhand.resident import notify, push
-from deskhand.resident.notify import Deliver, Known, Pace, tell_all
+from deskhand.resident.notify import Deliver, Known, Pace, Reception, tell_all
 from deskhand.web import subscriptions
 from deskhand.web.site import site
 from deskhand.web.subscriptions import Subscription
@@ -41,6 +42,8 @@ from tests.web.proxy import write_certificates
 
 pytestmark = pytest.mark.anyio
 PACE = Pace(gather=0.01, quiet=0.05, glance=0.05, rest=0.1)
+EAGER = Pace(gather=0, quiet=0.1, glance=0.01, rest=0.01)
+"""What is left alone is left alone for its own sake."""
 JUDGE = Path(__file__).parents[1] / "judges" / "push.mjs"
 
 
@@ -53,6 +56,10 @@ class PushService:
     """What a browser's maker runs: it takes messages at the addresses that it gave to browsers."""
 
     statuses: dict[str, int] = field(default_factory=dict)
+    pauses: dict[str, str] = field(default_factory=dict)
+    """Who is told when to come back."""
+    heard: dict[str, list[float]] = field(default_factory=dict)
+    """When something came for each."""
     key: ec.EllipticCurvePrivateKey = field(
         default_factory=lambda: ec.generate_private_key(ec.SECP256R1())
     )
@@ -62,11 +69,16 @@ class PushService:
 
     async def take(self, request: Request) -> Response:
         name = request.path_params["name"]
+        self.heard.setdefault(name, []).append(get_running_loop().time())
         self.messages.put_nowait((name, request.headers, await request.body()))
-        return Response(
-            status_code=self.statuses.get(name, 201),
-            headers={"Location": f"{self.address}/elsewhere"},
-        )
+        headers = {"Location": f"{self.address}/elsewhere"}
+        if name in self.pauses:
+            headers["Retry-After"] = self.pauses[name]
+        return Response(status_code=self.statuses.get(name, 201), headers=headers)
+
+    def pauses_before(self, name: str) -> list[float]:
+        """How long it was left alone, each time."""
+        return [later - earlier for earlier, later in pairwise(self.heard[name])]
 
     async def next(self) -> tuple[str, Mapping[str, str], bytes]:
         with anyio.fail_after(60):
@@ -223,20 +235,52 @@ async def test_a_service_that_refuses_or_fails_loses_no_browser_and_is_asked_les
         for name in (*failing, "fine"):
             assert (await subscribe(person, service.subscription(name)))[0] == 303
         await propose(desk, 1)
-        heard: list[str] = []
-        loop = get_running_loop()
-        began = loop.time()
         async with anyio.create_task_group() as group:
-            group.start_soon(push.run, desk, PACE)
-            while min(heard.count(name) for name in failing) < 4:
-                heard.append((await service.next())[0])
-            took = loop.time() - began
+            group.start_soon(push.run, desk, EAGER)
+            while min(len(service.heard.get(name, ())) for name in failing) < 5:
+                await service.next()
             group.cancel_scope.cancel()
         kept = await desk.store.read(subscriptions.list_subscriptions)
         assert desk.parts.down == []
-    assert took >= PACE.quiet * (1 + 2 + 4)  # each pause is twice the one before
-    assert heard.count("fine") == 1
+    for name in failing:
+        for number, pause in enumerate(service.pauses_before(name)):
+            assert pause >= EAGER.quiet * 2**number
+    assert len(service.heard["fine"]) == 1
     assert len(kept) == 4
+
+
+@requirement("push:gone")
+async def test_a_service_is_left_alone_for_as_long_as_it_asks_and_no_longer_than_an_end(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {
+        "seconds": "1",
+        "endless": "9" * 400,
+        "year": "Wed, 21 Oct 2099 07:28:00 GMT",
+        "past": "Wed, 21 Oct 2015 07:28:00 GMT",
+        "words": "soon",
+        "negative": "-5",
+    }
+    pace = replace(EAGER, longest=1.5)
+    async with (
+        at_the_service(tmp_path, monkeypatch) as service,
+        at_desk(home) as (desk, person),
+    ):
+        service.pauses |= asked
+        service.statuses |= dict.fromkeys(asked, 429)
+        for name in asked:
+            assert (await subscribe(person, service.subscription(name)))[0] == 303
+        await propose(desk, 1)
+        async with anyio.create_task_group() as group:
+            group.start_soon(push.run, desk, pace)
+            while min(len(service.heard.get(name, ())) for name in asked) < 2:
+                await service.next()
+            group.cancel_scope.cancel()
+    first = {name: service.pauses_before(name)[0] for name in asked}
+    assert first["seconds"] >= 1
+    assert min(first["endless"], first["year"]) >= pace.longest
+    for name in ("past", "words", "negative"):
+        assert len(service.heard[name]) > len(service.heard["endless"])
 
 
 @requirement("push:proven")
@@ -388,9 +432,9 @@ async def test_in_quiet_hours_and_of_what_is_snoozed_nobody_is_told(home: Home) 
     looks = 0
     looked = anyio.Event()
 
-    async def deliver(found: Known) -> bool:
+    async def deliver(found: Known) -> Reception:
         told.put_nowait(len(found.waiting))
-        return True
+        return Reception(is_taken=True)
 
     async def list_receivers() -> Mapping[str, Deliver]:
         nonlocal looks

@@ -19,8 +19,6 @@ from deskhand.store import Bell
 
 log = logging.getLogger("deskhand.notify")
 PART = "notifications"
-LONGEST_PAUSE = 3600.0
-"""Seconds after which somebody is tried again who could not be reached many times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +31,8 @@ class Pace:
     """So long a look at the doorbell takes; also how long an ending desk waits for us."""
     rest: float = 15.0
     """After so long the vault is looked at even when nobody rang."""
+    longest: float = 3600.0
+    """After so long somebody is tried again, however often it failed and whatever was asked for."""
 
 
 class Known(NamedTuple):
@@ -48,8 +48,16 @@ class Known(NamedTuple):
         return Known(self.waiting & told.waiting, self.down & told.down)
 
 
-Deliver = Callable[[Known], Awaitable[bool]]
-"""Tells one receiver; whether it came through."""
+class Reception(NamedTuple):
+    """How a receiver took what it was told."""
+
+    is_taken: bool
+    pause: float = 0.0
+    """Seconds in which it asks to be left alone."""
+
+
+Deliver = Callable[[Known], Awaitable[Reception]]
+"""Tells one receiver."""
 Receivers = Callable[[], Awaitable[Mapping[str, Deliver]]]
 
 
@@ -61,12 +69,12 @@ class ReceiverState:
     failures: int = 0
     resumes: float = 0.0
 
-    def note(self, found: Known, pace: Pace, *, sent: bool) -> None:
-        if sent:
+    def note(self, found: Known, pace: Pace, reception: Reception) -> None:
+        if reception.is_taken:
             self.told = found
             self.failures = 0
             return
-        pause = min(pace.quiet * 2**self.failures, LONGEST_PAUSE)
+        pause = min(max(pace.quiet * 2**self.failures, reception.pause), pace.longest)
         self.failures = min(self.failures + 1, 30)
         self.resumes = asyncio.get_running_loop().time() + pause
 
@@ -77,8 +85,8 @@ async def run(desk: Desk, address: str, pace: Pace | None = None) -> None:
     # Apprise reads a hundred modules at its first use.
     send = await asyncio.to_thread(messenger, desk.settings.notify)
 
-    async def deliver(found: Known) -> bool:
-        return await send(*_message(found, page))
+    async def deliver(found: Known) -> Reception:
+        return Reception(await send(*_message(found, page)))
 
     async def list_receivers() -> Mapping[str, Deliver]:
         return {"inbox.notify": deliver}
@@ -125,10 +133,10 @@ async def _tell_late(
     late = _find_late(found, known)
     if not late:
         return
-    outcomes = await asyncio.gather(*(receivers[name](found) for name in late))
-    for name, sent in zip(late, outcomes, strict=True):
-        known[name].note(found, pace, sent=sent)
-    if not all(outcomes):
+    receptions = await asyncio.gather(*(receivers[name](found) for name in late))
+    for name, reception in zip(late, receptions, strict=True):
+        known[name].note(found, pace, reception)
+    if not all(each.is_taken for each in receptions):
         log.warning(
             "not_notified",
             extra={"waiting": len(found.waiting), "down": sorted(found.down)},

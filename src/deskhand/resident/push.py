@@ -8,10 +8,10 @@ from functools import partial
 
 from deskhand.abroad import Reach
 from deskhand.app import Desk
-from deskhand.resident.notify import Deliver, Known, Pace, tell_all
+from deskhand.resident.notify import Deliver, Known, Pace, Reception, tell_all
 from deskhand.web import subscriptions
 from deskhand.web.subscriptions import Subscription
-from deskhand.web.webpush import Outcome, PushSender, make_key, reach_of
+from deskhand.web.webpush import PushAnswer, PushSender, make_key, reach_of
 
 PART = "push"
 
@@ -38,17 +38,19 @@ class Browsers:
         await asyncio.gather(*(self._send(each, ended=1) for each in ended))
         return {each.name: partial(self._deliver, each) for each in found}
 
-    async def _deliver(self, to: Subscription, found: Known) -> bool:
-        outcome = await self._send(to, waiting=len(found.waiting), down=len(found.down))
-        if outcome == "gone" and await self.desk.store.write(subscriptions.end, to.name):
+    async def _deliver(self, to: Subscription, found: Known) -> Reception:
+        answer = await self._send(to, waiting=len(found.waiting), down=len(found.down))
+        if answer.outcome == "gone" and await self.desk.store.write(
+            subscriptions.end, to.name
+        ):
             self.told.pop(to.name, None)
             about = {"why": "the browser is gone"}
             await self.desk.record(
                 "desk", "end_notifications", to.name[:12], about, None, 0
             )
-        return outcome == "sent"
+        return Reception(answer.outcome == "sent", answer.pause)
 
-    async def _send(self, to: Subscription, **counts: int) -> Outcome:
+    async def _send(self, to: Subscription, **counts: int) -> PushAnswer:
         desk = self.desk
         sender = PushSender(
             make_key(desk.secret("push.key")), desk.settings.inbox_origin, self.reach

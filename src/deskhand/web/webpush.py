@@ -11,11 +11,12 @@ import ssl
 from base64 import urlsafe_b64decode
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from functools import cache
 from hashlib import sha256
 from http import HTTPStatus
 from ipaddress import ip_address, ip_network
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from deskhand.abroad import Reach, WrongPlace, is_public
@@ -36,6 +37,14 @@ _POINT = 65
 """Bytes of a public key: a point on P-256, uncompressed."""
 _SECRET = 16
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+
+
+class PushAnswer(NamedTuple):
+    """What a push service made of a message."""
+
+    outcome: Outcome
+    pause: float = 0.0
+    """Seconds in which it asks to be left alone."""
 
 
 def reach_of(desk: Desk) -> Reach:
@@ -135,7 +144,7 @@ class PushSender:
     contact: str | None
     reach: Reach
 
-    async def send(self, text: bytes, to: Subscription, now: datetime) -> Outcome:
+    async def send(self, text: bytes, to: Subscription, now: datetime) -> PushAnswer:
         import httpx2
         from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -153,9 +162,10 @@ class PushSender:
                 asyncio.timeout(SECONDS),
                 self.reach.ask("POST", to.endpoint, headers, content) as answer,
             ):
-                return _read_outcome(answer.status_code)
+                pause = _read_pause(answer.headers.get("Retry-After", ""), now)
+                return PushAnswer(_read_outcome(answer.status_code), pause)
         except (OSError, WrongPlace, UnicodeError, httpx2.HTTPError):
-            return "failed"
+            return PushAnswer("failed")
 
 
 def _read_outcome(status: int) -> Outcome:
@@ -164,3 +174,13 @@ def _read_outcome(status: int) -> Outcome:
     if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return "sent"
     return "failed"
+
+
+def _read_pause(after: str, now: datetime) -> float:
+    """Seconds, which may also be written as the moment at which they end."""
+    try:
+        if after.isdecimal():
+            return float(after)
+        return (parsedate_to_datetime(after) - now).total_seconds()
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
