@@ -243,7 +243,7 @@ REQUIREMENTS = {
     "passkey:found": "One changed bit in row, digest, assertion or key: delivery sends nothing, log --verify names it.",
     "passkey:revived": "An old yes in the database does not come back, and what left does not leave again.",
     "passkey:told": "No row changed by hand answers a question, or lets a program go on; a yes is heard once.",
-    "passkey:words": "A passkey signs the words of an answer too: a reply to a question, a no with its reason.",
+    "passkey:words": "A passkey signs the words of an answer too: a reply, the reason of a no, the time of a snooze.",
     "passkey:codes": "Recovery codes are shown once and count once; new ones end the old.",
     "ask:answered": "An assistant's question waits like everything else; the person's answer goes to whoever asked.",
     "permission:narrow": "A permission covers what differs in words alone; never high risk, never somebody new.",

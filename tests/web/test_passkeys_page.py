@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -576,6 +577,34 @@ async def test_where_a_password_is_typed_the_answers_stand_in_a_row_below_it(
                 assert tops[0] == tops[1] == tops[2] or size == PHONE
                 assert tops[0] == tops[3] or size == PHONE
                 assert await answers.evaluate("each => each.scrollWidth") <= size[0]
+
+
+@requirement("passkey:words")
+async def test_how_long_a_card_is_put_off_is_signed_with_it(home: Home) -> None:
+    async with opened(home) as safe, at_the_page(safe) as owner:
+        await by_link(owner)
+        assert (await owner.makes_key(password=PASSWORD)).status_code == 200
+        card = await safe.ask()
+        address = f"/approvals/{card.id}/snooze"
+        hour = {"until": "hour", "digest": card.digest}
+        for chosen, other in (
+            (hour, {"until": "week"}),
+            (hour, {"until": "when", "when": "300d"}),
+            ({"until": "when", "when": "2d"} | hour, {"when": "3d", "until": "when"}),
+            ({**hour, "until": "when", "when": "tomorrow"}, {"until": "tomorrow"}),
+        ):
+            asked = await owner.asks("/passkeys/challenge", **{"for": address} | chosen)
+            signed = owner.device.sign(asked["nonce"], asked["options"]["challenge"])
+            given = chosen | other | {"assertion": json.dumps(signed)}
+            told = await owner.person.sends(address, given, at="/passkeys")
+            assert (told.status_code, (await safe.card(card)).state) == (409, "waiting")
+        assert (await owner.sends_signed(address, **hour)).status_code == 303
+        asleep = await safe.card(card)
+        assert (asleep.state, asleep.until) == (
+            "snoozed",
+            safe.clock.time + timedelta(hours=1),
+        )
+        assert await safe.desk.store.read(check_answers, safe.desk.policy) == Genuine(1)
 
 
 @needs_chromium

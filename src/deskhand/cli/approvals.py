@@ -232,7 +232,8 @@ def _snooze(options: argparse.Namespace) -> None:
         if options.until == "now":
             return await desk.answers.wake(options.id, "person", claim(desk))
         until = due.read_later(options.until, desk.now(), desk.settings.timezone)
-        return await desk.answers.snooze(options.id, until, "person", claim(desk))
+        words = f"until {options.until}"
+        return await desk.answers.snooze(options.id, until, "person", claim(desk), words)
 
     _print(_at_the_desk(work), options)
 

@@ -162,9 +162,14 @@ class Answers(PersonsWord):
         return await self._waiting.card(request.id)
 
     async def snooze(
-        self, request_id: str, until: datetime, by: str, proof: Claim = "page"
+        self,
+        request_id: str,
+        until: datetime,
+        by: str,
+        proof: Claim = "page",
+        words: str | None = None,
     ) -> Card:
-        """Out of sight until then; it expires all the same, so it comes back in time before that."""
+        """Out of sight until then, in the person's own words; what expires comes back in time before that."""
         request = await self._open(request_id, None)
         _demand_unheld(request)
         now = self._now()
@@ -175,7 +180,7 @@ class Answers(PersonsWord):
             until = min(
                 until, max(request.expires - LAST_CALL, now + (request.expires - now) / 2)
             )
-        answer = await self._answer("snoozed", by, proof, request)
+        answer = await self._answer("snoozed", by, proof, request, words=words)
         await self._write(request, give, answer, request.state, now, snoozed=until)
         return await self._waiting.card(request_id)
 

@@ -37,8 +37,11 @@ _WANTED: dict[LeastProof, str] = {
 TERMS = "permission"
 """Before the digest of a permission's terms, in what is signed."""
 WORDS = "words"
-"""Before the digest of what the person wrote with a no or in reply; signatures of earlier versions have none."""
-_WITH_WORDS = ("rejected", "responded")
+"""Before the digest of what the person wrote with a no or in reply, or until when they put it off.
+
+Signatures of earlier versions have none.
+"""
+_WITH_WORDS = ("rejected", "responded", "snoozed")
 _SIGNED_AS: dict[Word, tuple[str, ...]] = {
     "held": ("approved",),
     "edited": ("edited", "approved"),

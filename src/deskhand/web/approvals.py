@@ -34,7 +34,7 @@ from deskhand.web.events import FIRST, events, state, word
 from deskhand.web.proving import claim_in
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, number_in
-from deskhand.web.snoozing import read_until
+from deskhand.web.snoozing import read_until, words_in
 from deskhand.web.visible import lines
 
 PERSON = "person"
@@ -399,7 +399,7 @@ async def _respond(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Ca
 
 async def _snooze(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Card:
     until = read_until(form, desk.now(), desk.settings.timezone)
-    return await desk.answers.snooze(card[0], until, PERSON, claim)
+    return await desk.answers.snooze(card[0], until, PERSON, claim, words_in(form))
 
 
 def _snoozes(card: Card, now: datetime, zone: str) -> list[tuple[str, str, datetime]]:

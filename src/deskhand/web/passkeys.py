@@ -23,6 +23,7 @@ from deskhand.web.proving import claim_in, say_form
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, text_in
 from deskhand.web.signing import keys_here, offer, signing_origin
+from deskhand.web.snoozing import words_in
 from deskhand.web.times import shown_time
 
 MANAGE = Said(word="manage passkeys")
@@ -131,8 +132,18 @@ async def _read_answer(desk: Desk, form: FormData, verb: str, names: list[str]) 
     letter = None
     if verb == "edit":
         letter = read_letter(form)
-    words = text_in(form, "reason" if verb == "reject" else "words")
-    return await desk.answers.make_said(_ANSWERS[verb], about, letter, words)
+    return await desk.answers.make_said(_ANSWERS[verb], about, letter, _words(form, verb))
+
+
+def _words(form: FormData, verb: str) -> str:
+    """What the person wrote with this answer."""
+    match verb:
+        case "snooze":
+            return words_in(form)
+        case "reject":
+            return text_in(form, "reason")
+        case _:
+            return text_in(form, "words")
 
 
 # Changing what counts.

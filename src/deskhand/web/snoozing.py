@@ -19,6 +19,14 @@ def offered(now: datetime, zone: str) -> dict[str, tuple[str, datetime]]:
     }
 
 
+def words_in(form: FormData) -> str:
+    """Until when, as the person said it: a passkey signs these words."""
+    choice = text_in(form, "until")
+    if choice == "when" and (typed := text_in(form, "when").strip()):
+        return f"until {typed}"
+    return "hour" if choice == "when" else choice
+
+
 def read_until(form: FormData, now: datetime, zone: str) -> datetime:
     """The choice of the form, or the time that was typed; one hour where nothing was."""
     choice = text_in(form, "until")
