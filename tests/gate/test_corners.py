@@ -1,5 +1,6 @@
 """Corners that only odd days reach: no vault, a sender without an address, files whose request is over."""
 
+import os
 import shutil
 from dataclasses import replace
 from datetime import timedelta
@@ -63,6 +64,18 @@ async def test_a_folder_that_became_a_link_hides_no_request(site: Site, desk: De
     (found,), _ = await desk.waiting.requests()
 
     assert found.state == "waiting"
+
+
+@requirement("gate:hand-written")
+async def test_what_was_rejected_before_a_request_was_made_is_no_answer_to_it(
+    site: Site, desk: Desk
+) -> None:
+    request = await ask(desk)
+    old = site.pending().rename(site.home.vault / "Rejected" / "renamed.md")
+    made = request.created.timestamp() - 60
+    os.utime(old, (made, made))
+
+    assert (await desk.waiting.card(request.id)).state == "waiting"
 
 
 @requirement("gate:hand-written")

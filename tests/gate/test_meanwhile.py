@@ -279,7 +279,7 @@ async def test_a_file_that_an_earlier_version_had_put_aside_is_a_yes_like_any_ot
 @requirement("faults:leftovers")
 @pytest.mark.parametrize("leftover", ["a folder", "a link"])
 async def test_what_an_earlier_version_put_aside_and_nobody_can_move_holds_up_no_yes(
-    site: Site, leftover: str
+    site: Site, leftover: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     sending = site.home.vault / "Approved" / ".sending"
     sending.parent.mkdir(exist_ok=True)
@@ -292,6 +292,13 @@ async def test_what_an_earlier_version_put_aside_and_nobody_can_move_holds_up_no
         site.approve()
         assert (await said(client, "send_email", **HELLO)).startswith(SENT)
     assert len(site.sent) == 1
+    caplog.clear()
+    desk = site.desk()
+    await desk.door.return_claimed()
+    await desk.door.return_claimed()
+    assert [record.message for record in caplog.records] == ["not_returned"]
+    await desk.close_mailbox()
+    desk.close()
 
 
 @requirement("gate:expires")

@@ -68,6 +68,20 @@ async def test_a_yes_and_a_no_are_answers_too(place: Permitted) -> None:
 
 
 @requirement("ask:answered")
+async def test_where_no_proof_is_asked_for_the_persons_words_come_back_too(
+    home: Home,
+) -> None:
+    async with (
+        opened(home, DESKHAND_PROOF="vault") as place,
+        Client(desk_server(place.desk), mode="2026-07-28") as client,
+    ):
+        await ask(client, "Which day suits you?")
+        (card,) = await place.waiting()
+        await place.desk.answers.respond(card.id, card.digest, "Tuesday", "person")
+        assert (await ask(client, "Which day suits you?"))["answer"] == "Tuesday"
+
+
+@requirement("ask:answered")
 async def test_of_choices_one_is_chosen(place: Permitted) -> None:
     async with Client(desk_server(place.desk), mode="2026-07-28") as client:
         await ask(client, "Tea or coffee?", choices=["tea ", "coffee"], expires_in=60)

@@ -9,7 +9,7 @@ import pytest
 
 from deskhand.gate.actions import Mail
 from deskhand.gate.enclosures import Enclosure
-from deskhand.gate.links import linked_hosts
+from deskhand.gate.links import MOST_LINKS, UNREAD, linked_hosts, read_html
 from deskhand.gate.oddities import LONG, Facts
 from deskhand.gate.rate import Allow, Limits, Wait, judge
 from deskhand.gate.risk import assess, assess_text
@@ -371,6 +371,15 @@ def test_links_are_named_by_the_hosts_that_they_lead_to(
     shown = " ".join(assess(replace(FACTS, body=text)).reasons)
     assert (f"Links lead to: {', '.join(hosts)}." in shown) == bool(hosts)
     assert ("shows another name" in shown) == bool(masked)
+
+
+@requirement("cards:risk")
+def test_of_more_links_than_are_looked_at_it_is_said() -> None:
+    text = " ".join(f"https://h{number}.example" for number in range(MOST_LINKS + 1))
+    page = "".join(f"<a href='{each}'>x</a> " for each in text.split())
+    for hosts, _ in (linked_hosts(text), linked_hosts("", read_html("", page))):
+        assert len(hosts) == MOST_LINKS + 1
+        assert hosts[-1] == UNREAD
 
 
 @requirement("cards:risk")

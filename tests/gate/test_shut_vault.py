@@ -11,7 +11,7 @@ import anyio
 import pytest
 from mcp import Client
 
-from deskhand.errors import DeskError
+from deskhand.errors import Changed, DeskError, InvalidInput
 from deskhand.gate.cards import Card
 from deskhand.gate.letters import Letter
 from deskhand.servers.desk import desk_server
@@ -218,6 +218,34 @@ async def test_one_file_that_cannot_be_read_hides_no_other(safe: Shuttable) -> N
         idle = {each.path: each.why for each in await safe.desk.door.find_idle()}
     assert "cannot be read now" in idle["Approved/a stray.md"]
     assert "a file alone is no yes" in idle["Approved/z renamed.md"]
+
+
+@requirement("proof:shut-vault")
+async def test_a_hand_written_yes_that_cannot_be_read_any_more_is_none(
+    safe: Shuttable,
+) -> None:
+    file = safe.home.vault / "Approved" / "mine.md"
+    file.write_text("---\ntype: email_send\n---\n")
+    found = safe.desk.door.folders.read("Approved", file.name)
+    assert found is not None
+    with leased(file), pytest.raises(Changed, match="cannot be read now"):
+        safe.desk.door.demand_unchanged(found)
+
+
+@requirement("proof:shut-vault")
+async def test_an_edit_that_leaves_no_mail_is_refused_before_its_file_is_written(
+    safe: Shuttable,
+) -> None:
+    card = await safe.draft()
+    empty = Letter("bob@example.org", "Tea", " \n")
+    with pytest.raises(InvalidInput, match="body"):
+        await safe.desk.answers.edit(card.id, card.digest, empty, "person", RIGHT)
+    request = await safe.desk.gate.find(card.id)
+    with pytest.raises(InvalidInput, match="body"):
+        await safe.desk.door.write_edit(
+            request, request.action.model_copy(update={"body": ""})
+        )
+    assert (safe.home.vault / "Drafts" / "mine.md").read_text() == DRAFT
 
 
 @requirement("proof:shut-vault")

@@ -80,6 +80,17 @@ async def test_a_yes_that_a_program_heard_at_once_is_not_told_a_second_time(
 
 
 @requirement("passkey:told")
+async def test_a_yes_whose_proof_was_taken_away_is_not_told(signer: Signer) -> None:
+    gate = signer.desk.gate
+    waits = await gate.propose(COMMAND, "claude_mcp")
+    assert isinstance(waits, NotApproved)
+    await signer.approve(await signer.desk.waiting.card(waits.waits or ""))
+    await signer.safe.settle()
+    await signer.change("UPDATE answers SET evidence = NULL")
+    assert isinstance(await gate.propose(COMMAND, "claude_mcp"), NotApproved)
+
+
+@requirement("passkey:told")
 async def test_an_assistant_hears_no_answer_that_the_person_did_not_give(
     signer: Signer,
 ) -> None:
