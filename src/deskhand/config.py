@@ -948,7 +948,7 @@ def load(
         else:
             problems.append(_unknown(key, fields, "config.toml"))
     beside = _read_env(env_file)
-    around = _in_any_case(variables) | dict(variables)
+    around = _in_any_case(variables, _CONTRACT_VARIABLES) | dict(variables)
     for name, option in OPTIONS.items():
         if option.variable in beside:
             give(name, beside[option.variable], ".env")
@@ -1044,12 +1044,13 @@ _TASKS_VARIABLES = frozenset(
 )
 
 
-def _in_any_case(variables: Mapping[str, str]) -> dict[str, str]:
-    """The variables of the tasks contract, however they are written."""
+_CONTRACT_VARIABLES = _TASKS_VARIABLES | {"VAULT_PATH", "DEV_MODE"}
+
+
+def _in_any_case(variables: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:
+    """Those variables that have one of these names, however they are written."""
     return {
-        name.upper(): value
-        for name, value in variables.items()
-        if name.upper() in _TASKS_VARIABLES
+        name.upper(): value for name, value in variables.items() if name.upper() in names
     }
 
 
@@ -1066,7 +1067,8 @@ def _read_env(file: Path | None) -> dict[str, str]:
             f"cannot read {file}: {error}", hint="correct the file or move it away"
         ) from error
     pairs = (re.fullmatch(r"\s*(?:export\s+)?(\w+)\s*=(.*)", line) for line in lines)
-    return _in_any_case({pair[1]: _env_value(pair[2]) for pair in pairs if pair})
+    given = {pair[1]: _env_value(pair[2]) for pair in pairs if pair}
+    return _in_any_case(given, _TASKS_VARIABLES)
 
 
 def _env_value(text: str) -> str:

@@ -40,7 +40,7 @@ def test_an_env_file_sets_the_seeds_options_and_the_environment_wins(
     file = tmp_path / ".env"
     lines = [f'export {name}="{value}"' for name, value in SEED.items()]
     file.write_text(
-        "\n".join(["# a comment", "VAULT_PATH=/stranger", "DESKHAND_MAIL=imap", "", *lines])
+        "\n".join(["# a comment", "vault_path=/stranger", "DESKHAND_MAIL=imap", "", *lines])
     )
 
     loaded = load(
@@ -70,7 +70,8 @@ def test_an_env_file_sets_the_seeds_options_and_the_environment_wins(
 def test_the_environment_may_spell_the_contracts_options_in_either_case(
     tmp_path: Path, spelling: Callable[[str], str]
 ) -> None:
-    variables = {spelling(name): value for name, value in SEED.items()}
+    given = SEED | {"VAULT_PATH": str(tmp_path), "DEV_MODE": "true"}
+    variables = {spelling(name): value for name, value in given.items()}
 
     loaded = load({"DESKHAND_HOME": str(tmp_path)} | variables)
 
@@ -82,6 +83,7 @@ def test_the_environment_may_spell_the_contracts_options_in_either_case(
         0,
     )
     assert loaded.sources["port"] == "environment"
+    assert (loaded.settings.vault_path, loaded.settings.dev_mode) == (tmp_path, True)
 
 
 @requirement("tasks:settings")
