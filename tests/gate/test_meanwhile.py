@@ -132,8 +132,16 @@ async def test_a_hand_written_yes_that_vanishes_or_is_used_in_that_moment_releas
         site.clock.pass_by(minutes=11)
         site.write(created="3")
         two.between.before.append(lambda: two.other_sends(body="Another text.\n"))
-        assert (await two.send()).startswith(BUSY)
-    assert [mail.get_content().strip()[:7] for mail in site.sent] == ["Dear An", "Another"]
+        assert (await two.send()).startswith("Rejected: No matching approval file")
+
+        site.write(to="bob@example.org", created="4")
+        two.between.before.append(lambda: two.other_sends(to="bob@example.org"))
+        assert (await two.send(to="bob@example.org")).startswith(BUSY)
+    assert [mail.get_content().strip()[:7] for mail in site.sent] == [
+        "Dear An",
+        "Another",
+        "Dear An",
+    ]
 
 
 @requirement("cards:told")

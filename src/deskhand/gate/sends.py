@@ -87,6 +87,15 @@ def was_used(tx: Transaction, found: RequestFile) -> bool:
     return row is not None and row[0] is not None and row[0] >= found.written
 
 
+def name_user(tx: Transaction, found: RequestFile) -> str:
+    """The request that used an approval with this content last."""
+    row = tx.one(
+        "SELECT action_id FROM used_files WHERE content = ? ORDER BY at DESC LIMIT 1",
+        found.content,
+    )
+    return str(row[0]) if row else ""
+
+
 def take_turns(tx: Transaction) -> None:
     """Claims follow each other, on PostgreSQL too; SQLite has one writer anyway."""
     if tx.dialect == "postgresql":
