@@ -11,7 +11,25 @@ from tests.tasks.service import fields, refused
 
 pytestmark = pytest.mark.anyio
 
-IDS = [0, -1, 2**53, 2**63, 2**70, -(2**70), "1", "x", 1.5, True, None, [], {}]
+IDS = [
+    0,
+    -1,
+    2**53,
+    2**63,
+    2**70,
+    -(2**70),
+    "0",
+    "-1",
+    "1.5",
+    "1" * 17,
+    "١",
+    "x",
+    1.5,
+    True,
+    None,
+    [],
+    {},
+]
 TEXTS = [5, 1.5, True, [], {}, "a\x00b", "\ud800"]
 TITLES = [*TEXTS, "", "   ", "\u2003", "x" * 201]
 DATES = [
@@ -60,7 +78,7 @@ CASES: dict[tuple[str, str], tuple[dict[str, Any], list[Any]]] = {
     ("list_tasks", "due_after"): ({}, DATES),
     ("list_tasks", "q"): ({}, ["", "  ", "a\x00b", "\ud800", "x" * 201, 5, [], {}]),
     ("list_tasks", "sort"): ({}, ["title", "", "created_at; DROP TABLE task", 1]),
-    ("list_tasks", "limit"): ({}, [0, -1, 201, 2**70, "5", 1.5, True]),
+    ("list_tasks", "limit"): ({}, [0, -1, 201, 2**70, "201", 1.5, True]),
     ("list_tasks", "cursor"): ({}, ["x" * 401, 5, True, [], {}]),
     ("list_tasks", "user_id"): ({}, ["bob"]),
 }
@@ -97,6 +115,27 @@ async def test_what_is_missing_is_named(home: Home, tool: str) -> None:
 
     assert fields(error) == {"title" if tool == "create_task" else "task_id"}
     assert backend.requests == []
+
+
+@requirement("tasks:validation")
+async def test_a_title_of_blanks_is_shown_as_it_came(home: Home) -> None:
+    async with backend_at(home, Recorder(500, {}), user="ann") as client:
+        error = await refused(client, "create_task", title="  ")
+
+    (problem,) = error["details"]["fields"]
+    assert (problem["message"], problem["received_value"]) == (
+        "Title cannot be empty",
+        "  ",
+    )
+
+
+@requirement("tasks:validation")
+async def test_an_id_may_be_written_as_text(home: Home) -> None:
+    backend = Recorder(204, None)
+    async with backend_at(home, backend, user="ann") as client:
+        await client.call_tool("delete_task", {"task_id": "12"})
+
+    assert [request["path"] for request in backend.requests] == ["/tasks/12"]
 
 
 @requirement("tasks:validation")

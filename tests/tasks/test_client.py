@@ -321,6 +321,7 @@ async def test_a_backend_that_is_not_there_is_a_connection_error_with_what_to_do
         Recorder(200, [{"id": 1, "title": "without the rest"}]),
         Recorder(200, b""),
         Recorder(500, b"Traceback: the password is hunter2", "text/plain"),
+        Recorder(429, {"detail": "slow down"}),
     ],
 )
 async def test_an_answer_that_was_not_agreed_on_is_a_backend_error(
@@ -330,4 +331,5 @@ async def test_an_answer_that_was_not_agreed_on_is_a_backend_error(
         error = await refused(client, "list_tasks")
 
     assert error["error_type"] == "backend_error"
+    assert error["message"].startswith("Backend service error: ")
     assert "hunter2" not in str(error)

@@ -249,7 +249,7 @@ def _refusal(answer: httpx2.Response) -> DeskError:  # noqa: PLR0911 - one case 
         case 409 | 422:
             return InvalidInput(f"Input validation failed: {message}", fields=_fields(said))
         case 429:
-            return RateLimited(message, hint="Try again later")
+            return RateLimited(f"Backend service error: {message}", hint="Try again later")
         case _:
             return _backend_failure(answer, "it failed")
 

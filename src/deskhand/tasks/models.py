@@ -51,8 +51,8 @@ def _strip(text: Any) -> Any:
     return text.strip() if isinstance(text, str) else text
 
 
-def _refuse_empty(text: Any) -> Any:
-    if text == "":
+def _refuse_blank(text: Any) -> Any:
+    if isinstance(text, str) and not text.strip():
         raise PydanticCustomError("title", "Title cannot be empty")
     return text
 
@@ -64,8 +64,10 @@ def _one_line(name: str) -> str:
 
 
 def to_int(number: Any) -> Any:
-    """To JSON 5.0 is the integer 5."""
+    """To JSON 5.0 is the integer 5, and some clients write it as text."""
     if isinstance(number, float) and number.is_integer():
+        return int(number)
+    if isinstance(number, str) and re.fullmatch(r"[0-9]{1,16}", number):
         return int(number)
     return number
 
@@ -83,8 +85,8 @@ _MOMENT = Field(json_schema_extra={"format": "date-time"})
 Title = Annotated[
     StrictStr,
     Field(min_length=1, max_length=TITLE_LENGTH, json_schema_extra=_NOT_BLANK),
-    BeforeValidator(_refuse_empty),
     BeforeValidator(_strip),
+    BeforeValidator(_refuse_blank),
     BeforeValidator(_refuse_nul),
 ]
 Description = Annotated[
