@@ -68,6 +68,8 @@ async def test_a_note_goes_its_way_from_written_to_moved(connect: Connect) -> No
         assert found == {
             "notes": [{"path": "Inbox/one.md", "snippet": IsStr(regex=".*Text.*")}]
         }
+        words = await ok(client, "search_notes", query="text one")
+        assert [note["path"] for note in words["notes"]] == ["Inbox/one.md"]
 
         assert await ok(
             client, "move_note", source="Inbox/one.md", destination="Archive/2026/one.md"
@@ -78,6 +80,8 @@ async def test_a_note_goes_its_way_from_written_to_moved(connect: Connect) -> No
         assert (await ok(client, "read_note", path="Archive/2026/one.md"))[
             "frontmatter"
         ] == properties
+        deeper = await ok(client, "list_notes", directory="Archive")
+        assert [note["path"] for note in deeper["notes"]] == ["Archive/2026/one.md"]
 
 
 @requirement("notes:contract")
@@ -99,6 +103,13 @@ async def test_the_errors_are_the_seeds(connect: Connect, home: Home) -> None:
         assert (await refused(client, "list_notes", directory="", filter="status"))[
             "error"
         ] == "parse_error"
+        for path in ("broken.md", "free.txt"):
+            left = await refused(
+                client, "write_note", path=path, frontmatter={}, body="new\n"
+            )
+            assert left["error"] == "parse_error"
+        assert (home.vault / "broken.md").read_text().endswith("body\n")
+        assert not (home.vault / "free.txt").exists()
 
         occupied = await refused(
             client, "move_note", source="free.md", destination="taken.md"
