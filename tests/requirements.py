@@ -88,6 +88,7 @@ REQUIREMENTS = {
     "audit:found": "A search of the record finds what a look at every line finds, and reads a bounded number of them.",
     "notes:contract": "Models, errors and round trip are the contract's, on every transport in both eras.",
     "notes:round-trip": "For any frontmatter and body, write then read gives the same.",
+    "notes:plain-values": "A value without quotes is a number, true or null only where it is plainly one; else text.",
     "notes:bytes-kept": "Changing one key leaves every other byte of the note alone.",
     "notes:escaped": "Strangers' words in a note that the desk writes are no Markdown, and no plugin obeys them.",
     "notes:root": "A link on the way to the vault counts where it is one's own or root's, and nobody else's.",

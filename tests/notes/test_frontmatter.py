@@ -365,6 +365,7 @@ def test_marks_count_characters_with_either_loader(
     assert merge(text, {"last": "new"}) == f"---\n{source}last: new # 😀\n---\nb"
 
 
+@requirement("notes:plain-values")
 @pytest.mark.parametrize(
     "typed",
     [
@@ -398,6 +399,7 @@ def test_what_is_not_plainly_a_number_stays_the_text_that_was_typed(typed: str) 
     assert value_of(typed) == typed
 
 
+@requirement("notes:plain-values")
 @pytest.mark.parametrize(
     ("typed", "value"),
     [
