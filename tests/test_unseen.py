@@ -11,7 +11,7 @@ from deskhand.cli.command import plain
 from deskhand.gate.actions import Mail
 from deskhand.gate.oddities import Facts
 from deskhand.gate.risk import assess, assess_text
-from deskhand.notes.paths import skeleton
+from deskhand.notes.paths import resembled, skeleton
 from deskhand.web.visible import visible
 from tests.requirements import requirement
 
@@ -148,3 +148,9 @@ def test_what_is_left_of_a_mail_shows(text: str) -> None:
 )
 def test_a_folder_is_not_made_another_by_what_nobody_sees(char: str) -> None:
     assert skeleton(f"App{char}roved") == skeleton("Approved")
+
+
+@requirement("gate:unseen")
+@pytest.mark.parametrize("name", ["Dra\u017fts", "DRA\u017fTS", "Dra\ufb05s"])
+def test_a_folder_that_reads_as_the_persons_is_taken_for_it(name: str) -> None:
+    assert resembled(name) == "Drafts"

@@ -6,13 +6,16 @@ A note is known again by what it says, not by its name, its place or its bytes: 
 import json
 from collections.abc import Mapping
 from hashlib import sha256
+from itertools import combinations
 from typing import Any
 
 from deskhand.errors import Unreadable
+from deskhand.gate.actions import MAIL_TYPES
 from deskhand.notes import frontmatter
 from deskhand.store import Transaction
 
 _NAMING = ("to", "thread_id", "subject", "reply_to_message_id")
+_PARTS = [kept for size in range(1, 4) for kept in combinations(_NAMING, size)]
 
 
 def marks_of(text: str) -> list[str]:
@@ -21,11 +24,13 @@ def marks_of(text: str) -> list[str]:
         note = frontmatter.parse(text)
     except Unreadable:
         return []
-    return [
-        mark
-        for mark in (mark_of(note.frontmatter), mark_of(note.frontmatter, note.body))
-        if mark
-    ]
+    given = note.frontmatter
+    found = [mark_of(given), mark_of(given, note.body)]
+    if given.get("type") in MAIL_TYPES.values():
+        # An approval that names less covers more, so it is known by every part of what it names.
+        parts = [{key: given.get(key) for key in kept} for kept in _PARTS]
+        found += [mark_of(part) for part in parts]
+    return list({mark: None for mark in found if mark})
 
 
 def mark_of(properties: Mapping[str, Any], body: str = "") -> str | None:
