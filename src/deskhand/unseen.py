@@ -115,6 +115,15 @@ def spell_out_name(text: str) -> str:
     return spell_out_line(" ".join(text.split())).translate(_QUOTES)
 
 
+def spell_out_posing(name: str) -> str:
+    """The name with the codes of letters of another alphabet, where these make it read as one in plain letters."""
+    plain = unicodedata.normalize("NFKC", name).casefold().translate(ALIKE)
+    alphabets = {_alphabet(char) for char in name if char.isalpha()}
+    if len(alphabets) < 2 or not plain.isascii():
+        return name
+    return "".join(char if char.isascii() else f"<U+{ord(char):04X}>" for char in name)
+
+
 def reads_as(name: str) -> str:
     """What a reader takes a name for: without what shows nothing, without case and accents, letters that look alike
     as one."""

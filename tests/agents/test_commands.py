@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from deskhand.agents import tmux
 from tests.home import Home
 from tests.requirements import requirement
 from tests.terminal import AGENTMAIL, Terminal
@@ -251,7 +252,7 @@ NOT_NAMES = [
 def test_no_agent_has_a_name_that_reads_as_the_persons_or_cannot_be_read(
     terminal: Terminal,
 ) -> None:
-    for name in (*NOT_NAMES, "x\u202ey", "x\ny"):
+    for name in (*NOT_NAMES, "x\u202ey", "x\ny", "b\u043eb", "B\u039fB"):
         refused = terminal.agentmail(None, "send", "a2", "hello", DESKHAND_AGENT=name)
         assert (refused.returncode, refused.stdout) == (2, ""), name
         assert (
@@ -262,6 +263,8 @@ def test_no_agent_has_a_name_that_reads_as_the_persons_or_cannot_be_read(
 
     assert (server.returncode, server.stdout) == (1, "")
     assert terminal.agentmail("a1", "recipients").stdout == "a1 [you]\na2\n"
+    for name in ("José", "kapı", "Анна", "хор", "bot-Анна", "東京 2"):
+        assert tmux.readable(name) == name
 
 
 @requirement("agents:printable")

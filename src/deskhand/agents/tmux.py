@@ -15,12 +15,12 @@ _FORMAT = "#{pane_id} #{window_id} #{n:window_name} #{window_name} #{pane_curren
 
 
 def readable(name: str) -> str:
-    """The name with the code of each character that shows nothing, so that it passes for no other name."""
+    """The name with the code of each character that shows nothing or poses as another: it passes for no other name."""
     if name.isascii() and name.isprintable():
         return name
-    from deskhand.unseen import spell_out
+    from deskhand.unseen import spell_out_line, spell_out_posing
 
-    return spell_out(name).replace("\n", "<U+000A>").replace("\t", "<U+0009>")
+    return spell_out_line(spell_out_posing(name))
 
 
 def is_persons(name: str) -> bool:

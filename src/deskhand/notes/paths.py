@@ -33,8 +33,8 @@ PROTECTED = frozenset(
 """What only a person and the desk's own code may change, at the top of the vault."""
 
 _ALIKE = str.maketrans("|i", "ll")
-_LONG_S = str.maketrans({"\u017f": "\u0192", "\ufb05": "\u0192t"})
-"""A long s is an s to Unicode, and an f to a reader."""
+_AS_READ = str.maketrans({"\u017f": "\u0192", "\ufb05": "\u0192t", "\u2017": "_"})
+"""What Unicode takes for another letter than a reader does: a long s is an s, and looks like an f."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAME_BYTES = 255
 _DEPTH = 64
@@ -113,7 +113,7 @@ def skeleton(name: str) -> str:
         if char in "\n\t" or unicodedata.category(char) in {"Mn", "Me"}
     )
     kept = "".join(char for char in name if char not in marks)
-    seen = reads_as(kept.translate(_LONG_S))
+    seen = reads_as(kept.translate(_AS_READ))
     return seen.strip(". \u00a0\u3000").translate(_ALIKE).replace("cl", "d")
 
 
