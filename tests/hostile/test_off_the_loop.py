@@ -4,6 +4,7 @@ import difflib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from email.utils import parseaddr
 from types import CodeType, FrameType
 from typing import Any
 
@@ -34,6 +35,7 @@ READERS: tuple[Callable[..., Any], ...] = (
     *(
         mime.compose,
         mime.parse,
+        parseaddr,
         risk.assess,
         links.read_html,
         unseen.traces,
@@ -94,6 +96,7 @@ async def test_no_text_from_outside_is_read_on_the_loops_own_thread(office: Offi
             await assistant.call_tool("send_email", LETTER)
             await assistant.call_tool("reply_email", answer)
             await assistant.call_tool("draft_email", LETTER)
+            await assistant.call_tool("search_email", {"query": "question"})
             await assistant.call_tool("get_email", {"message_id": mail.id})
             await assistant.call_tool("write_note", {"path": "a.md", "content": "# A\n"})
             await assistant.call_tool("read_note", {"path": "a.md"})
@@ -134,3 +137,22 @@ async def test_no_text_from_outside_is_read_on_the_loops_own_thread(office: Offi
     await desk.close_mailbox()
     desk.close()
     assert seen == set()
+
+
+@requirement("page:unstalled")
+@pytest.mark.anyio
+async def test_a_mail_is_found_whatever_its_sender_calls_itself(office: Office) -> None:
+    desk = Desk(load(office.home.environment).settings, Clock())
+    assert isinstance(desk.mailbox, LocalMailbox)
+    names = ['"' + "(" * 5_000, "<" * 90_000, '"a, b" <eve@example.org>']
+    mails = [f"From: {name}\r\nSubject: odd\r\n\r\nHi.\r\n" for name in names]
+    await desk.mailbox.receive([Incoming(mail.encode(), seen=False) for mail in mails])
+    async with Client(desk_server(desk)) as assistant:
+        found = await assistant.call_tool("search_email", {"query": "subject:odd"})
+
+    assert found.structured_content is not None, found.content
+    senders = [mail["from_address"] for mail in found.structured_content["emails"]]
+    assert sorted(map(len, senders)) == [15, 320, 320]
+    assert "eve@example.org" in senders
+    await desk.close_mailbox()
+    desk.close()

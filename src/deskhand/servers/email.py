@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from email.utils import format_datetime, parseaddr
+from email.utils import format_datetime
 from typing import Annotated, Any
 
 from mcp_types import CallToolResult, TextContent
@@ -122,9 +122,8 @@ def email_tools(desk: Desk) -> list[DeskTool]:
         """Search the mailbox. Each result has the ids that reply_email needs."""
         with _saying("Error searching emails"):
             found = await desk.mailbox.search(query, max_results)
-        return _answer(
-            _results(query, found), FoundEmails(emails=[_message(mail) for mail in found])
-        )
+        # Whoever wrote a mail chose the length of what is read here.
+        return await asyncio.to_thread(_describe_found, query, found)
 
     async def draft_email(to: To, subject: Subject, body: Body) -> Answer:
         """Put a draft into the mailbox for the person to review. Nothing is sent."""
@@ -418,7 +417,14 @@ def _message(mail: MailSummary) -> EmailMessage:
 
 
 def _sender(mail: MailSummary) -> str:
-    return one_line(parseaddr(mail.sender)[1] or mail.sender)[:LONGEST_ADDRESS]
+    found = people(mail.sender)
+    address = found[0].address if found else ""
+    return one_line(address or mail.sender)[:LONGEST_ADDRESS]
+
+
+def _describe_found(query: str, found: list[MailSummary]) -> CallToolResult:
+    emails = [_message(mail) for mail in found]
+    return _answer(_results(query, found), FoundEmails(emails=emails))
 
 
 def _results(query: str, found: list[MailSummary]) -> str:
