@@ -15,7 +15,7 @@ from mcp import Client, MCPError
 from deskhand import tokens
 from deskhand.clock import utc_now
 from deskhand.foreign.arguments import canonical
-from deskhand.foreign.rules import GuardRule
+from deskhand.foreign.rules import GuardRule, ServerEntry
 from deskhand.foreign.schemas import find_problem
 from deskhand.gate import Failed, Gate, NotApproved, Released
 from deskhand.gate.permissions import Terms
@@ -253,6 +253,50 @@ async def test_a_path_that_can_be_read_in_two_ways_passes_only_where_each_of_the
                 refusal(await client.call_tool("echo", given))["details"]["reason"]
                 == "denied"
             ), arguments
+
+
+TAKEN_FOR: list[tuple[str, list[Any]]] = [
+    ("1", [1, 1.0, "1", "1.0", " 1 ", True]),
+    ("1.0", [1, "1"]),
+    ("true", [True, 1, "True"]),
+    ('"7"', [7, 7.0, "7"]),
+    ('{ one_of = ["x", 7] }', ["x", "7"]),
+    ('{ matches = "12.*" }', ["12", 123, 12.5]),
+]
+"""A condition of a rule that stops a call, and what a server may take for that."""
+FOR_NONE_OF_THESE: list[Any] = [2, "one", [1], None, float(10**300), "1" * 5000, "-"]
+
+
+@requirement("guard:rules")
+async def test_what_a_server_may_take_for_the_value_of_a_rule_is_stopped_and_does_not_pass(
+    place: Guarded,
+) -> None:
+    async with place.client() as client:
+        for condition, values in TAKEN_FOR:
+            rule = f'tool = "echo"\nwhen = {{ n = {condition} }}\n'
+            place.rules(f'{rule}do = "deny"', PASS)
+            for value in values:
+                denied = refusal(await client.call_tool("echo", {"text": "", "n": value}))
+                assert denied["details"]["reason"] == "denied", (condition, value)
+            for value in FOR_NONE_OF_THESE:
+                passed = await client.call_tool("echo", {"text": "", "n": value})
+                assert not passed.is_error, (condition, value)
+        place.rules(
+            'tool = "echo"\nwhen = { n = 1 }\ndo = "pass"', 'tool = "*"\ndo = "deny"'
+        )
+        assert (await client.call_tool("echo", {"text": "", "n": 1.0})).is_error
+
+
+@requirement("guard:rules")
+def test_brackets_in_the_name_of_a_tool_are_letters() -> None:
+    entry = ServerEntry(
+        command=["x"],
+        rules=[GuardRule(tool="wipe[all]", do="deny"), GuardRule(tool="w*", do="pass")],
+    )
+    assert [entry.rule_for(name, {}).do for name in ("wipe[all]", "wipea", "wipe")] == [
+        *("deny", "pass", "pass")
+    ]
+    assert entry.describe_rule("wipe[all]") == "deny"
 
 
 NAMES = st.lists(st.sampled_from(["a", "b", "*", "0"]), min_size=1, max_size=3).map(

@@ -6,7 +6,8 @@ The first rule that fits counts; where none fits, the person is asked. A file th
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -32,6 +33,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _RESERVED = frozenset(
     {"desk", "email", "gmail", "obsidian", "tasks", "agentmail", "claude"}
 )
+_LONGEST_NUMBER = 100
+"""Characters of a text in which a server may find a number."""
 Verdict = Literal["pass", "ask", "deny"]
 
 
@@ -117,6 +120,29 @@ def _is_same(value: Any, wanted: Any) -> bool:
     )
 
 
+def _list_readings(value: Any) -> Iterator[Any]:
+    """All that a server may take it for that is not strict: 1.0 for 1, a text for its number, a number for its text."""
+    yield value
+    if isinstance(value, str) and len(value) <= _LONGEST_NUMBER:
+        value = _read_number(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int | float):
+        return
+    yield json.dumps(value)
+    with suppress(ValueError, OverflowError):  # no end, no number, or too large
+        yield from (int(value), float(value))
+    if value in (0, 1):
+        yield bool(value)
+
+
+def _read_number(text: str) -> Any:
+    for read in (int, float):
+        with suppress(ValueError):
+            return read(text)
+    return {"true": True, "false": False}.get(text.strip().lower(), text)
+
+
 class GuardRule(_GuardTable):
     tool: Annotated[str, Field(min_length=1)]
     """A name, or a pattern with * and ?."""
@@ -128,8 +154,12 @@ class GuardRule(_GuardTable):
     idempotent: bool = False
     """The person's word that calling it twice does no harm."""
 
+    def names(self, tool: str) -> bool:
+        """A bracket in a name is a letter as any other."""
+        return self.tool == "*" or fnmatchcase(tool, self.tool.replace("[", "[[]"))
+
     def fits(self, tool: str, arguments: Mapping[str, Any]) -> bool:
-        if self.tool != "*" and not fnmatchcase(tool, self.tool):
+        if not self.names(tool):
             return False
         return not self.when or all(
             self._fits_at(path, condition, arguments)
@@ -139,11 +169,14 @@ class GuardRule(_GuardTable):
     def _fits_at(
         self, path: str, condition: Condition, arguments: Mapping[str, Any]
     ) -> bool:
-        """Whatever the path can mean has to fit for a call to pass; to stop it, one thing is enough."""
-        found = (condition.fits(value) for value in find_values(arguments, path))
+        """Whatever the path can mean has to fit for a call to pass; to stop it, one thing is enough that it can mean
+        or be taken for."""
+        values = find_values(arguments, path)
         if self.do == "pass":
-            return all(found)
-        return any(found)
+            return all(condition.fits(value) for value in values)
+        return any(
+            condition.fits(each) for value in values for each in _list_readings(value)
+        )
 
 
 ASK = GuardRule(tool="*", do="ask")
@@ -187,7 +220,7 @@ class ServerEntry(_GuardTable):
         """Today's rule for a tool, in one line."""
         said: list[str] = []
         for rule in self.rules:
-            if not fnmatchcase(tool, rule.tool):
+            if not rule.names(tool):
                 continue
             if not rule.when:
                 return ", ".join([*said, f"else {rule.do}" if said else rule.do])
