@@ -256,9 +256,12 @@ async def test_a_list_without_an_end_is_said_and_the_others_go_on(
 ) -> None:
     monkeypatch.setattr("deskhand.foreign.servers.PATIENCE", 2.0)
     write_rules(place, PASS, more=("endless",))
+    why = "nobody asked yet"
     async with place.client("legacy", "villain") as client, place.client() as honest:
-        with pytest.raises(MCPError, match="more tools than anybody can review"):
-            await client.list_tools()
+        while "more tools than anybody can review" not in why:  # once it has started
+            with pytest.raises(MCPError) as refused:
+                await client.list_tools()
+            why = refused.value.message
         assert said(await honest.call_tool("echo", {"text": "on"})) == "on"
 
 
