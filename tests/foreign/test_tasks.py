@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from deskhand.gate import ledger
+from deskhand.servers import handles
 from tests.foreign.place import Guarded, guarded
 from tests.home import TOKEN
 from tests.judges.node import MODULES, NODE, PROTOCOL, needs
@@ -195,6 +196,22 @@ async def test_what_passes_is_done_at_once_and_every_tool_says_that_it_takes_a_t
     assert result["structuredContent"] == modern["structuredContent"] == {"text": "hi"}
     assert done["content"] == [{"type": "text", "text": "added"}]
     assert "resultType" not in result | done
+
+
+@requirement("guard:task")
+async def test_of_what_passed_at_once_no_more_is_kept_than_fits(
+    place: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handles, "MOST_KEPT", 2)
+    place.rules('tool = "*"\ndo = "pass"')
+    client = TaskClient(place, FIRST)
+    long = (await client.call("big", size=2_000_000))["taskId"]
+    told = await client.result(long)
+    assert told["isError"]
+    assert "characters" in told["content"][0]["text"]
+    kept = [(await client.call("echo", text=each))["taskId"] for each in ("a", "b")]
+    listed = (await client.ask("tasks/list"))["result"]["tasks"]
+    assert {each["taskId"] for each in listed} == {*kept}
 
 
 @requirement("guard:task")

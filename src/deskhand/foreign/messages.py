@@ -11,6 +11,8 @@ from pydantic_core import from_json, to_json
 
 OWN_WORDS = "deskhand/"
 """Begins each key of a `_meta` that is the desk's."""
+LONGEST_RESULT = 1_000_000
+"""Characters of a result that are kept for whoever asked."""
 _OWN = OWN_WORDS.rstrip("/").encode()
 _EXACT = json.JSONEncoder(allow_nan=False)
 _EXACT_TEXT = json.JSONEncoder(allow_nan=False, ensure_ascii=False)

@@ -21,6 +21,7 @@ from deskhand.foreign.definitions import (
     pin_first,
     read_pins,
 )
+from deskhand.foreign.messages import LONGEST_RESULT
 from deskhand.foreign.rules import FILE, GuardRule, ServerEntry, read_servers
 from deskhand.foreign.session import ForeignServer, Told
 from deskhand.parts import Parts, describe_failure
@@ -29,8 +30,6 @@ PATIENCE = 20.0
 """Seconds in which a caller waits for a server that is just starting."""
 LOOK = 2.0
 """Seconds between two looks whether `guard.toml` says something else."""
-LONGEST_RESULT = 1_000_000
-"""Characters of a result that are kept for whoever asked."""
 FileState = tuple[int, int, int]
 """Which file it is, when it last changed in any way, and its size. When it was written, anybody can set back."""
 

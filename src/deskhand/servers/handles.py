@@ -27,7 +27,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from deskhand import clock
 from deskhand.app import Desk
-from deskhand.foreign.messages import OWN_WORDS
+from deskhand.foreign.messages import LONGEST_RESULT, OWN_WORDS
 from deskhand.gate.requests import LIFETIME, OPEN, Request
 from deskhand.servers.callers import asker
 from deskhand.store import Transaction
@@ -38,6 +38,8 @@ FIRST_ERA = "2025-11-25"
 PAGE = 100
 KEPT = timedelta(days=1)
 """How long the result of a call that did not wait is kept."""
+MOST_KEPT = 100
+"""Of such results for one client; then the oldest goes."""
 LONGEST_WAIT = 50
 """Seconds for which `tasks/result` waits: clients give up after about a minute."""
 _POLL = 5000
@@ -154,6 +156,9 @@ class Handles(Extension):
     def _end_at_once(self, ended: Any) -> Handle:
         now = self._desk.now()
         said = "It was done at once."
+        result = json.dumps(dict(ended))
+        if len(result) > LONGEST_RESULT:
+            result = json.dumps(_say_too_long(len(result)))
         return Handle(
             secrets.token_hex(8),
             asker(),
@@ -163,7 +168,7 @@ class Handles(Extension):
             now + KEPT,
             "completed",
             said,
-            json.dumps(dict(ended)),
+            result,
         )
 
     async def _look(self, task_id: str) -> Handle:
@@ -300,6 +305,11 @@ def _describe(handle: Handle, ctx: _Context) -> dict[str, Any]:
     return described | {"ttl": life, "pollInterval": _POLL}
 
 
+def _say_too_long(length: int) -> dict[str, Any]:
+    text = f"it was done, but the answer has {length:,} characters, and {LONGEST_RESULT:,} are kept"
+    return {"content": [{"type": "text", "text": text}], "isError": True}
+
+
 def _say_why(result: Mapping[str, Any]) -> str:
     """What an error says, for a client that reads no result of what failed."""
     match result:
@@ -338,6 +348,8 @@ def _give(tx: Transaction, handle: Handle) -> Handle:
         return known
     if known is not None:
         handle = handle._replace(id=secrets.token_hex(8))
+    if handle.request_id is None:
+        _make_room(tx, handle.asker)
     moments = [
         clock.to_ms(each) for each in (handle.created, handle.updated, handle.expires)
     ]
@@ -346,6 +358,16 @@ def _give(tx: Transaction, handle: Handle) -> Handle:
         f"INSERT INTO handles ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *values
     )
     return handle
+
+
+def _make_room(tx: Transaction, asked_by: str) -> None:
+    """For one more result of a call that did not wait."""
+    rows = tx.all(
+        "SELECT id FROM handles WHERE asker = ? AND request_id IS NULL ORDER BY created DESC, id",
+        asked_by,
+    )
+    for (name,) in rows[MOST_KEPT - 1 :]:
+        tx.execute("DELETE FROM handles WHERE id = ? AND asker = ?", name, asked_by)
 
 
 def _find(tx: Transaction, task_id: str, asked_by: str) -> Handle | None:
