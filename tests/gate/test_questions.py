@@ -98,6 +98,7 @@ async def test_of_choices_one_is_chosen(place: Permitted) -> None:
         for wrong in (
             {"choices": ["a", "a "]},
             {"choices": ["a", " "]},
+            {"choices": ["a\nb"]},
             {"choices": list("abcdefg")},
             {"expires_in": 0},
         ):

@@ -47,6 +47,12 @@ def asking_tools(desk: Desk) -> list[DeskTool]:
                 "two choices are the same, or one is empty",
                 fields=[FieldProblem("choices", "names one twice, or nothing", "")],
             )
+        if any(len(each.splitlines()) > 1 for each in given):
+            raise InvalidInput(
+                "a choice is one line",
+                fields=[FieldProblem("choices", "has a line's end in it", "")],
+                hint="say the rest in the question",
+            )
         asked = Question(text=question, choices=given, asker=asker(), minutes=expires_in)
         outcome = await desk.gate.propose(asked, "desk_mcp", client=client())
         waits = outcome.waits if isinstance(outcome, NotApproved) else None
