@@ -223,6 +223,7 @@ async def test_where_nobody_can_be_asked_the_answer_is_no(
         "{",
         '{"hook_event_name": "PreToolUse"}',
         '{"hook_event_name": 1, "tool_name": 2}',
+        f'{{"tool_input": {"[" * 9000}{"]" * 9000}}}',
     ):
         process = claude.start_hook(wrong)
         _, errors = process.communicate(timeout=100)

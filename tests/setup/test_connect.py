@@ -502,7 +502,7 @@ def test_the_hooks_of_claude_code_come_among_those_of_others_and_go_again(
     own = hooks["PreToolUse"][1]
     assert hooks["PreToolUse"][0]["hooks"] == [{"type": "command", "command": "check"}]
     assert [own["hooks"][0]["timeout"], hooks["PermissionRequest"][0]["hooks"]] == [
-        60,
+        120,
         own["hooks"],
     ]
     assert own["hooks"][0]["command"].endswith("deskhand claude-hook")
