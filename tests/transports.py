@@ -4,6 +4,7 @@ import subprocess
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 import httpx2
 from mcp import Client, StdioServerParameters
@@ -72,11 +73,15 @@ class http_server:  # noqa: N801 - used as a function
 
 
 @asynccontextmanager
-async def http_client(address: str, token: str, era: str) -> AsyncIterator[Client]:
+async def http_client(
+    address: str, token: str, era: str, **more: Any
+) -> AsyncIterator[Client]:
     async with (
         httpx2.AsyncClient(
             headers={"Authorization": f"Bearer {token}"}, timeout=60
         ) as http,
-        Client(streamable_http_client(address, http_client=http), mode=era) as client,
+        Client(
+            streamable_http_client(address, http_client=http), mode=era, **more
+        ) as client,
     ):
         yield client

@@ -10,7 +10,7 @@ import pytest
 from deskhand import audit
 from tests.foreign.place import Guarded, LineClient, guarded, until, without_era
 from tests.requirements import requirement
-from tests.transports import ERAS
+from tests.transports import ERAS, http_client
 
 pytestmark = pytest.mark.anyio
 PASS = 'tool = "*"\ndo = "pass"'
@@ -156,6 +156,33 @@ async def test_a_line_of_the_log_is_told_where_it_can_be_nobody_elses(
         assert await client.ask("logging/setLevel", level="info") == {"result": {}}
         await client.ask("tools/call", name="log", arguments={})
         assert (await client.hear("notifications/message"))["data"] == {"line": 1}
+
+
+@requirement("guard:passes")
+async def test_no_client_hears_of_the_log_what_another_client_s_call_wrote(
+    tmp_path: Path,
+) -> None:
+    heard: list[str] = []
+
+    async def note(said: Any) -> None:
+        heard.append(said.method)
+
+    line, changed = "notifications/message", "notifications/tools/list_changed"
+    async with guarded(tmp_path, doors=True) as place:
+        place.rules(PASS)
+        address = f"{place.address}/guard/stranger/mcp"
+        token = await place.token("ann")
+        async with http_client(address, token, "legacy", message_handler=note) as ann:
+            await ann.call_tool("log", {})
+            await until(lambda: heard == [line])
+            for era in ERAS:
+                async with place.line(era) as other:
+                    await other.ask("tools/call", name="log", arguments={})
+            async with place.http(await place.token("bob")) as bob:
+                await bob.call_tool("log", {})
+            await ann.call_tool("grow", {})
+            await until(lambda: changed in heard)
+    assert heard.count(line) == 1
 
 
 @requirement("guard:rules")

@@ -50,6 +50,8 @@ class Foreign:
         self._opened: dict[str, tuple[Definitions, Definitions, frozenset[str]]] = {}
         """Which tools are what the person has seen, by what is listed and what is pinned."""
         self._read: tuple[FileState | None, dict[str, ServerEntry]] = (None, {})
+        self._users: dict[str, set[str]] = {}
+        """Who asked each server for something since it was started."""
 
     # What the person wrote down.
 
@@ -121,6 +123,13 @@ class Foreign:
         return closed
 
     # Who hears what a server says by itself.
+
+    def note_user(self, name: str, asker: str) -> None:
+        """What the server says from now on by itself can be about what this one asked for."""
+        self._users.setdefault(name, set()).add(asker)
+
+    def list_users(self, name: str) -> frozenset[str]:
+        return frozenset(self._users.get(name, ()))
 
     def listen(self, listener: Listener) -> None:
         """Tell the listener all of it, for as long as somebody else holds it."""
@@ -207,6 +216,7 @@ class Foreign:
 
     async def _drop(self, name: str) -> None:
         _, task = self._kept.pop(name)
+        self._users.pop(name, None)
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
@@ -239,8 +249,11 @@ class Foreign:
                 reason="changed_definition",
             )
 
-    async def perform(self, server: str, tool: str, arguments: Mapping[str, Any]) -> str:
+    async def perform(
+        self, server: str, tool: str, arguments: Mapping[str, Any], asker: str
+    ) -> str:
         """What the server answered, an error too. Raises SendFailed where the call certainly did not reach it."""
+        self.note_user(server, asker)
         try:
             found = await self.open(server)
             answer = {"result": await found.call(tool, arguments)}

@@ -130,7 +130,8 @@ class CallHand:
 
     async def send(self, token: str, keep: Keep) -> Sent:
         await keep(token)
-        return Sent("", "", result=await self._servers().perform(*self._what))
+        result = await self._servers().perform(*self._what, self._call.asker)
+        return Sent("", "", result=result)
 
     async def check(self, token: str) -> Sent | NotSent | Unclear:
         if self._servers().may_repeat(*self._what):
@@ -146,7 +147,9 @@ class Servers(Protocol):
     ) -> None:
         """Refuse a call that could not be made now, or whose tool is no longer what the person has seen."""
 
-    async def perform(self, server: str, tool: str, arguments: Mapping[str, Any]) -> str:
+    async def perform(
+        self, server: str, tool: str, arguments: Mapping[str, Any], asker: str
+    ) -> str:
         """What the server answered. Raises SendFailed where the call certainly did not reach it."""
 
     def may_repeat(self, server: str, tool: str, arguments: Mapping[str, Any]) -> bool:

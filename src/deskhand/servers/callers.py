@@ -54,7 +54,11 @@ def client() -> str | None:
 
 def asker() -> str:
     """Who calls, by a name that no client can give itself where it is another one's."""
-    name = client()
+    return asker_of(client())
+
+
+def asker_of(name: str | None) -> str:
+    """Who asks with the token of this name, or without one."""
     if name is None:
         return OWN
     return tokens.asker_of(name)

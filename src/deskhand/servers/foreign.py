@@ -147,8 +147,9 @@ class ForeignDoor(DeskServer):
         params = said.get("params")
         match told:
             case LoggingMessageNotification():
-                # No line says whose call it is about: where several are there, nobody is told of another's.
-                if len({*self._connections.values()}) == 1:
+                # No line says whose call it is about: where several use it, nobody is told of another's.
+                here = {callers.asker_of(each) for each in self._connections.values()}
+                if len(here | self._desk.foreign.list_users(name)) == 1:
                     await self.tell(self._connections, method, params)
             case ResourceUpdatedNotification():
                 await self.tell(
@@ -180,6 +181,7 @@ class ForeignDoor(DeskServer):
     async def _open(self) -> ForeignServer:
         try:
             self.demand("guard", writes=False)
+            self._desk.foreign.note_user(self._server, callers.asker())
             return await self._desk.foreign.open(self._server)
         except DeskError as error:
             raise protocol_error(error) from error
@@ -281,6 +283,7 @@ class ForeignDoor(DeskServer):
             server = desk.foreign.find_passing(self._server, tool, arguments)
             if server is None or not desk.is_record_settled(behind=MOST_BEHIND):
                 return None
+            desk.foreign.note_user(self._server, callers.asker())
             cancel = server.begin_call(tool, arguments, report, finish)
         except (DeskError, ValueError):
             return None  # the long way says why
@@ -406,6 +409,7 @@ async def call(
 ) -> dict[str, Any]:
     """Do with a call what the person's rules say. Raises MCPError for the server's own errors."""
     text = canonical(arguments)
+    desk.foreign.note_user(name, callers.asker())
     server = await desk.foreign.open(name)
     definition = desk.foreign.demand_pinned(server, tool)
     rule = desk.foreign.rule_for(name, tool, arguments)
