@@ -1,14 +1,18 @@
 """What the desk itself says at the door of a guarded server: who asks, where it is answered, and a question."""
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 from mcp import Client
 from mcp_types import Implementation
 
+from deskhand import tokens
 from deskhand.servers.desk import desk_server
 from deskhand.servers.foreign import open_door
-from tests.foreign.place import Guarded, guarded, refusal, said
+from tests.foreign.place import ENVELOPE, Guarded, guarded, refusal, said
 from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
@@ -96,3 +100,52 @@ async def test_a_token_that_may_only_look_asks_nobody(tmp_path: Path) -> None:
 def _without_their_own(place: Guarded) -> None:
     """Before the stranger is met for the first time."""
     place.other(ask_person=None)
+
+
+async def listen(place: Guarded, token: str, era: str, heard: list[str]) -> None:
+    """Hear over HTTP what the server says by itself, as each era does it, for as long as it is said."""
+    door = f"{place.address}/guard/stranger/mcp"
+    headers = {
+        "Authorization": f"Bearer {token}",
+        "Accept": "application/json, text/event-stream",
+    }
+    about = {"name": "judge", "version": "1"}
+    first = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about}
+    wanted = {"notifications": {"toolsListChanged": True}, "_meta": ENVELOPE}
+    async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
+        if era == "legacy":
+            hello = await http.post(door, json=_write("initialize", first))
+            session = {"Mcp-Session-Id": hello.headers["mcp-session-id"]}
+            await http.post(door, json=_write("tools/list", {}), headers=session)
+            listening = http.stream("GET", door, headers=session)
+        else:
+            named = {"MCP-Protocol-Version": era, "Mcp-Method": "subscriptions/listen"}
+            body = _write("subscriptions/listen", wanted)
+            listening = http.stream("POST", door, headers=named, json=body)
+        async with listening as stream:
+            async for line in stream.aiter_lines():
+                heard += [line] * ("list_changed" in line)
+
+
+def _write(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+@requirement("guard:passes")
+@pytest.mark.parametrize("era", ERAS)
+async def test_whoever_listens_is_told_no_more_when_their_token_was_revoked(
+    tmp_path: Path, era: str
+) -> None:
+    heard: list[str] = []
+    async with guarded(tmp_path, doors=True) as place:
+        place.rules('tool = "*"\ndo = "pass"')
+        token = await place.token("ann")
+        listening = asyncio.create_task(listen(place, token, era, heard))
+        async with place.http(await place.token("bob")) as bob:
+            while not heard and not listening.done():
+                await bob.call_tool("grow", {})
+            await place.desk.store.write(tokens.revoke, "ann")
+            while not listening.done():
+                await bob.call_tool("grow", {})
+        await listening
+    assert heard

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deskhand import tokens
 from deskhand.errors import OutOfScope, printable
+from deskhand.servers.stdio import LASTING
 from deskhand.tokens import Area, Token
 from deskhand.unseen import spell_out_name
 
@@ -186,6 +187,44 @@ class RecordClosed:
         ):
             error = OutOfScope(f"the token has no scope {self._needed}", scope=self._needed)
             await self._record(user.access_token.client_id.removeprefix(_TOKEN), error)
+
+
+class EndWithToken:
+    """Around a server's application: whoever listens is told no more when their token counts no more.
+
+    The answer to a call is theirs whatever became of the token meanwhile.
+    """
+
+    def __init__(self, app: ASGIApp, tokens_here: "DeskTokens") -> None:
+        self._app = app
+        self._tokens = tokens_here
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_ended = False
+
+        async def send_while_counted(message: Message) -> None:
+            nonlocal has_ended
+            if has_ended:
+                return
+            if message.get("more_body") and not await self._counts(scope):
+                has_ended = True
+                message = {"type": message["type"], "body": b"", "more_body": False}
+            await send(message)
+
+        listens = scope["type"] == "http" and _is_listening(scope)
+        await self._app(scope, receive, send_while_counted if listens else send)
+
+    async def _counts(self, scope: Scope) -> bool:
+        user = scope.get("user")
+        return (
+            isinstance(user, AuthenticatedUser)
+            and await self._tokens.verify_token(user.access_token.token) is not None
+        )
+
+
+def _is_listening(scope: Scope) -> bool:
+    """Whether somebody waits for what the server says by itself: by GET, or as the second era does it."""
+    return scope["method"] == "GET" or (b"mcp-method", LASTING.encode()) in scope["headers"]
 
 
 class PointToMetadata:

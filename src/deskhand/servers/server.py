@@ -334,6 +334,8 @@ class DeskServer(SDKServer):
         app: Starlette = super().streamable_http_app(
             **{"stateless_http": self._stateless} | options
         )
+        if self._tokens is not None:
+            app.add_middleware(callers.EndWithToken, tokens_here=self._tokens)
         if self._record is not None:
             app.add_middleware(
                 callers.RecordClosed, needed=self._needed, record=self._record_closed

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 LAST_ANSWERS = 10.0
 """Seconds in which what was asked may be answered when the client sends no more."""
-_LASTING = "subscriptions/listen"
+LASTING = "subscriptions/listen"
 """The one request that is answered only at the end."""
 
 
@@ -46,7 +46,7 @@ class OpenRequests:
 
     def note(self, message: JSONRPCMessage) -> None:
         match message:
-            case JSONRPCRequest(method=method, id=name) if method != _LASTING:
+            case JSONRPCRequest(method=method, id=name) if method != LASTING:
                 self._asked.add(name)
             case JSONRPCNotification(
                 method="notifications/cancelled",
