@@ -24,7 +24,15 @@ from deskhand.errors import (
 )
 from deskhand.mail import NotSent, Sent, Unclear
 from deskhand.mail.imap import ImapMailbox
-from tests.mail.dovecot import LONG_AGO, Cut, Dovecot, ImapAccount, Process, Relay, Say
+from tests.mail.dovecot import (
+    LONG_AGO,
+    Cut,
+    Dovecot,
+    ImapAccount,
+    Process,
+    Relay,
+    Say,
+)
 from tests.mail.letters import DATE, letter, outgoing, unwritten
 from tests.requirements import requirement
 
@@ -79,6 +87,32 @@ async def test_a_mail_keeps_its_id_wherever_it_is_moved(
     await mailbox.move(first.id, "INBOX")
 
     assert (await mailbox.get(first.id)).summary == first
+
+
+@requirement("mail:bulk-waits")
+async def test_no_folder_is_made_that_would_be_taken_for_the_trash_or_for_spam(
+    tmp_path: Path,
+) -> None:
+    """What goes there is the person's to say, and whoever asks them knows these places by one name alone."""
+    names = [
+        "Deleted Items",
+        "deleted messages",
+        "INBOX.Trash",
+        "Old/Bin",
+        "Junk",
+        "junk e-mail",
+    ]
+    with Process(LONG_AGO) as old, Dovecot(old) as server, Relay(server) as relay:
+        server.deliver(letter(subject="Plan", message_id="<one@example.org>"))
+        mailbox = opened(server, relay, tmp_path)
+        (mail,) = await mailbox.search("", 10)
+        for name in names:
+            with pytest.raises(InvalidInput, match="would be taken for"):
+                await mailbox.move(mail.id, name)
+        after = await mailbox.search("", 10)
+        await mailbox.close()
+
+    assert after == [mail]
 
 
 @requirement("imap:stable")

@@ -347,6 +347,13 @@ class ImapSession:
         for name, _, folder, _ in ROLES.values():
             if name == label.upper():
                 return self.create(folder)
+        _, delimiter = self._namespace()
+        if role := _role(set(), label.replace(delimiter, "/").rpartition("/")[2], set()):
+            place = ROLES[role][0]
+            raise InvalidInput(
+                f"a folder {label!r} would be taken for {place}",
+                hint=f"move it to {place}, or choose another name",
+            )
         return self.create(label)
 
     def flag(
