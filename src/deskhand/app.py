@@ -392,7 +392,7 @@ class Desk:
             case "imap":
                 from deskhand.mail.imap import ImapMailbox
 
-                return ImapMailbox(settings)
+                return ImapMailbox(settings, account.aliases)
 
     def _tell_of_account(self, name: str, error: DeskError | None) -> None:
         if error is None:

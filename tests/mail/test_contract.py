@@ -384,22 +384,25 @@ async def test_trash_keeps_every_mail_and_gives_it_back(world: World) -> None:
         await world.mailbox.send(await world.mailbox.prepare(sent), sent, unwritten)
     ).message_id
     plan = await only(world, "subject:plan")
-    ids = [plan.id, mine]
+    begun = outgoing(subject="Begun", action_id="act-2")
+    draft = (await world.mailbox.create_draft(begun.raw, None)).message_id
+    ids = [plan.id, mine, draft]
 
-    assert await world.mailbox.change(ids, Deed("trash")) == 2
+    assert await world.mailbox.change(ids, Deed("trash")) == 3
     assert await subjects(world, "") == ["Kept"]
-    assert sorted(await subjects(world, "in:trash")) == ["Mine", "Plan"]
+    assert sorted(await subjects(world, "in:trash")) == ["Begun", "Mine", "Plan"]
     assert (await world.mailbox.get(plan.id)).body.strip() == "How are you?"
     assert (
         await world.mailbox.change(
             [*ids, (await only(world, "subject:kept")).id], Deed("untrash")
         )
-        == 2
+        == 3
     )
 
     assert await subjects(world, "in:trash") == []
     assert sorted(await subjects(world, "in:inbox")) == ["Kept", "Plan"]
     assert await subjects(world, "in:sent") == ["Mine"]
+    assert await subjects(world, "in:draft") == ["Begun"]
     assert (await only(world, "subject:plan")).id == plan.id
     assert "UNREAD" in (await only(world, "subject:plan")).labels
 
@@ -528,6 +531,9 @@ async def test_the_tools_of_the_desk_do_alike_on_every_mailbox(
             await desk.answers.approve_now(card.id, card.digest, "person")
         for name, arguments in calls.items():
             await call(client, name, **arguments)
+        mine = [mail.id for mail in await box.search("in:sent", 10)]
+        await box.change(mine, Deed("trash"))
+        await box.change(mine, Deed("untrash"))
         sent = [await box.read_raw(mail.id) for mail in await box.search("in:sent", 10)]
 
     assert [each["subject"] for each in thread["mails"]] == ["Plan", "Re: Plan"]

@@ -68,9 +68,14 @@ log = logging.getLogger("deskhand.imap")
 
 class ImapMailbox:
     def __init__(
-        self, settings: Settings, *, now: Callable[[], datetime] = clock.utc_now
+        self,
+        settings: Settings,
+        aliases: Iterable[str] = (),
+        *,
+        now: Callable[[], datetime] = clock.utc_now,
     ) -> None:
         self._settings = settings
+        self._aliases = frozenset(each.casefold() for each in aliases)
         self._now = now
         self._account = imap_account(settings)
         self._tokens: BearerTokens | None = None
@@ -207,10 +212,11 @@ class ImapMailbox:
             case "trash":
                 session.move(copies, "TRASH")
             case "untrash":
-                own = own_address(self._settings).casefold()
-                written = [copy for copy in copies if own in _senders(copy)]
-                session.move(written, "SENT")
-                session.move([copy for copy in copies if copy not in written], "INBOX")
+                places: dict[str, list[Copy]] = {}
+                for copy in copies:
+                    places.setdefault(self._place_outside_trash(copy), []).append(copy)
+                for place, those in places.items():
+                    session.move(those, place)
             case "label":
                 lacking = [
                     copy
@@ -223,6 +229,13 @@ class ImapMailbox:
                 session.flag(copies, add=gets, remove=loses)
         for copy in copies:
             self._places.pop(copy.id, None)
+
+    def _place_outside_trash(self, copy: Copy) -> str:
+        """Where a mail belongs; the server does not remember where it lay."""
+        if "\\draft" in {flag.lower() for flag in copy.flags}:
+            return "DRAFT"
+        own = {own_address(self._settings).casefold(), *self._aliases}
+        return "INBOX" if own.isdisjoint(_senders(copy)) else "SENT"
 
     async def create_draft(self, raw: bytes, thread_id: str | None) -> SavedDraft:
         del thread_id  # the mail's own References say it
