@@ -465,6 +465,21 @@ async def test_a_text_that_was_read_for_one_client_is_not_told_to_another(
     assert [each["details"]["scope"] for each in closed] == ["mail:read:work"] * 3
 
 
+@requirement("mail:reply-all")
+async def test_an_answer_to_all_goes_to_no_account_of_ones_own(
+    client: Client, desk: Desk, accounts: Accounts
+) -> None:
+    """Nobody wrote down the address of the Gmail account: it tells it itself."""
+    named = "me@work.example, Me@Gmail.example, me@home.example, bob@b.example"
+    accounts.work.deliver(letter(subject="To all", to=named, message_id="<a@x>"))
+    mail = (await found(client))["To all"]
+    place = {key: mail[key] for key in ("thread_id", "message_id")}
+    await refused(client, "reply_email", **place, body="Yes.\n", all=True)
+    ((waits,), _) = await desk.waiting.requests()
+
+    assert (waits.action.to, waits.action.cc) == ("ann@example.org", "bob@b.example")
+
+
 @requirement("accounts:signature")
 async def test_a_signature_is_part_of_what_is_shown_approved_and_sent(
     client: Client, desk: Desk, accounts: Accounts

@@ -48,6 +48,7 @@ from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import FullMessage, Mailbox
 from deskhand.mail.answering import name_author
+from deskhand.mail.mailboxes import find_own
 from deskhand.store import Store
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class Gate(Performer):
             fresh = open_request(action, by, answered, call.started, request)
             fresh = replace(fresh, note=" ".join(filter(None, (fresh.note, note))) or None)
             await self._await_answer(proposal, request, fresh)
-            author = self._name_author(action, answered)
+            author = await self._name_author(action, answered)
             written, used = await self._door.find_hand_written(action, author)
             for found in written:
                 yes = replace(fresh, state="approved", file=found.name, folder="Approved")
@@ -152,12 +153,18 @@ class Gate(Performer):
     async def _complete(self, proposal: Proposal) -> tuple[Action, FullMessage | None]:
         if isinstance(proposal, LeaveList | ToolCall | Question):
             return proposal, None
-        return await complete(proposal, self._mailbox(), self._settings.own_addresses)
+        own = await self._find_own() if isinstance(proposal, ReplyEmail) else frozenset()
+        return await complete(proposal, self._mailbox(), own)
 
-    def _name_author(self, action: Action, answered: FullMessage | None) -> str | None:
+    async def _find_own(self) -> frozenset[str]:
+        return await find_own(self._mailbox(), self._settings)
+
+    async def _name_author(
+        self, action: Action, answered: FullMessage | None
+    ) -> str | None:
         if answered is None or not isinstance(action, Mail):
             return None
-        return name_author(answered, {action.account, *self._settings.own_addresses})
+        return name_author(answered, {action.account, *await self._find_own()})
 
     async def _let_through(self, fresh: Request) -> Request | None:
         """The request that was just made, where a permission says yes to it."""

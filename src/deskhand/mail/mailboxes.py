@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TypeVar
 
-from deskhand.config import MAIN, MailAccount
+from deskhand.config import MAIN, MailAccount, Settings
 from deskhand.errors import (
     BadConfig,
     DeskError,
@@ -154,6 +154,14 @@ class Mailboxes:
             f"this desk has no mail account {address} now",
             hint=f"its accounts are {', '.join(self._accounts)}; bring it back in config.toml, or say no to it",
         )
+
+    async def ask_untold(self) -> frozenset[str]:
+        """The addresses that nobody wrote down and the accounts tell themselves; not of one that is down."""
+        untold = [each.name for each in self._accounts.values() if each.address is None]
+        answers = await asyncio.gather(
+            *(self._listen_to(name, self.address_of(name)) for name in untold)
+        )
+        return frozenset(each for each in answers if isinstance(each, str))
 
     async def sees_address(self, address: str) -> bool:
         """Whether the call sees the account that has the address; one that nobody has is seen where all are."""
@@ -367,6 +375,13 @@ class Mailboxes:
             )
             for mail in mails
         ]
+
+
+async def find_own(mailbox: Mailbox, settings: Settings) -> frozenset[str]:
+    """All addresses that are known to be the person's own."""
+    if isinstance(mailbox, Mailboxes):
+        return settings.own_addresses | await mailbox.ask_untold()
+    return settings.own_addresses
 
 
 async def open_owned(mailbox: Mailbox, address: str) -> Mailbox:

@@ -18,7 +18,7 @@ from deskhand.gate.files import fenced
 from deskhand.gate.requests import DRAFT_PREFIX, Request, draft_file_name
 from deskhand.mail import FullMessage, MailSummary, mime
 from deskhand.mail.answering import address_all, address_author
-from deskhand.mail.mailboxes import split
+from deskhand.mail.mailboxes import find_own, split
 from deskhand.orchestrator import files, pending, steps, triage, watcher
 from deskhand.orchestrator.model import Model
 from deskhand.orchestrator.rules import RulesFile
@@ -108,7 +108,7 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         account = await own_address(desk.mailbox, mail)
         try:
             signature = desk.settings.signature_of(account)
-            own = {account, *desk.settings.own_addresses}
+            own = {account, *await find_own(desk.mailbox, desk.settings)}
             draft = _draft(held, mail, decision, account, own, signature, now)
         except InvalidInput as error:
             decision = triage.ask(error.message, "whom to answer")

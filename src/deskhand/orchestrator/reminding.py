@@ -14,6 +14,7 @@ from deskhand.gate.follow_ups import AwaitedAnswer
 from deskhand.mail import MailSummary
 from deskhand.mail.addresses import addresses_in, people
 from deskhand.mail.answering import mailbox_of
+from deskhand.mail.mailboxes import find_own
 from deskhand.mail.mime import reply_subject
 
 log = logging.getLogger("deskhand.reminding")
@@ -74,7 +75,7 @@ async def _look_at(desk: Desk, awaited: AwaitedAnswer) -> None:
 async def _is_answered(desk: Desk, awaited: AwaitedAnswer) -> bool:
     """Whether a person wrote in the thread after the mail had left."""
     request = awaited.request
-    own = _own_mailboxes(desk, awaited)
+    own = await _own_mailboxes(desk, awaited)
     try:
         thread = await desk.mailbox.thread(
             request.thread_id or request.action.thread_id or ""
@@ -92,7 +93,7 @@ async def _is_answered(desk: Desk, awaited: AwaitedAnswer) -> bool:
 async def _find_elsewhere(desk: Desk, awaited: AwaitedAnswer) -> list[MailSummary]:
     """What those whom the mail went to have written since, in whatever thread, newest first; oneself is not asked."""
     request = awaited.request
-    own = _own_mailboxes(desk, awaited)
+    own = await _own_mailboxes(desk, awaited)
     others = [each for each in request.action.everybody if mailbox_of(each) not in own]
     asked = others[:_MOST_ASKED]
     if not asked:
@@ -112,8 +113,9 @@ async def _find_elsewhere(desk: Desk, awaited: AwaitedAnswer) -> list[MailSummar
     ]
 
 
-def _own_mailboxes(desk: Desk, awaited: AwaitedAnswer) -> set[str]:
-    own = (awaited.request.action.account, *desk.settings.own_addresses)
+async def _own_mailboxes(desk: Desk, awaited: AwaitedAnswer) -> set[str]:
+    known = await find_own(desk.mailbox, desk.settings)
+    own = (awaited.request.action.account, *known)
     return set(map(mailbox_of, own))
 
 

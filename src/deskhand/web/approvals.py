@@ -25,6 +25,7 @@ from deskhand.gate.letters import Letter
 from deskhand.gate.links import linked_hosts, read_html
 from deskhand.gate.lists import list_askers
 from deskhand.mail.answering import left_out
+from deskhand.mail.mailboxes import find_own
 from deskhand.orchestrator import first_look, status
 from deskhand.orchestrator.steps import count_left
 from deskhand.web import as_sent, follow_ups, permissions, snoozing, times
@@ -264,7 +265,7 @@ async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
         if original and original.date
         else None,
         "unread": unread,
-        "left_out": _left_out(desk, card, original) if original else [],
+        "left_out": await _left_out(desk, card, original) if original else [],
         "snoozes": _snoozes(card, desk.now(), desk.settings.timezone),
         "record": f"/timeline?{urlencode({'request': card.id})}",
         "awaited": await follow_ups.find(desk, card),
@@ -273,9 +274,9 @@ async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
     }
 
 
-def _left_out(desk: Desk, card: Card, original: Original) -> list[str]:
+async def _left_out(desk: Desk, card: Card, original: Original) -> list[str]:
     """Whom the mail that it answers names, and who would not get the answer."""
-    own = {card.account, *desk.settings.own_addresses}
+    own = {card.account, *await find_own(desk.mailbox, desk.settings)}
     return left_out(original.named, own, {each.address for each in card.everybody})
 
 

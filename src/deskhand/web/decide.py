@@ -21,6 +21,7 @@ from deskhand.gate.completing import own_address
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.mail.addresses import addresses_in
 from deskhand.mail.answering import address_all, address_author, left_out
+from deskhand.mail.mailboxes import find_own
 from deskhand.orchestrator import deciding, first_look, pending, rules, steps, triage
 from deskhand.orchestrator.rules import Rule
 from deskhand.orchestrator.steps import Step
@@ -161,7 +162,8 @@ async def _open(desk: Desk, step: Step) -> dict[str, Any]:
 
 async def _find_answered(desk: Desk, mail: FullMessage) -> tuple[str, list[str]] | None:
     """Whom an answer goes to, and whom one to all goes to as well; None where there is nobody."""
-    own = {await own_address(desk.mailbox, mail), *desk.settings.own_addresses}
+    account = await own_address(desk.mailbox, mail)
+    own = {account, *await find_own(desk.mailbox, desk.settings)}
     try:
         author = address_author(mail, own)
         lines = address_all(mail, own)
