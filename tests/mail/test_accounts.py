@@ -527,21 +527,33 @@ async def test_a_signature_is_part_of_what_is_shown_approved_and_sent(
 
 
 @requirement("accounts:sender")
-async def test_each_account_has_its_own_rate_window(accounts: Accounts, home: Home) -> None:
+async def test_each_account_has_one_rate_window_for_all_its_addresses(
+    accounts: Accounts, home: Home
+) -> None:
+    accounts.work.deliver(
+        letter(subject="To sales", to="Sales@work.example", message_id="<s@x>")
+    )
     more = {"DESKHAND_MAX_SENDS": "1"}
     desk = Desk(load(home.environment | more).settings)
-    calls = [HELLO, HELLO | {"account": "google"}, HELLO | {"subject": "Once more"}]
     async with Client(desk_server(desk), mode="2026-07-28") as client:
-        for arguments in calls:
-            await refused(client, "send_email", **arguments)
+        mail = (await found(client))["To sales"]
+        answer = {key: mail[key] for key in ("thread_id", "message_id")}
+        calls = [
+            ("send_email", HELLO),
+            ("send_email", HELLO | {"account": "work"}),
+            ("send_email", HELLO | {"subject": "Once more"}),
+            ("reply_email", answer | {"body": "Yes.\n"}),
+        ]
+        for name, arguments in calls:
+            await refused(client, name, **arguments)
         accounts.approve_all()
-        await call(client, "send_email", **calls[0])
-        await call(client, "send_email", **calls[1])
-        late = await refused(client, "send_email", **calls[2])
+        for name, arguments in calls[:2]:
+            await call(client, name, **arguments)
+        late = [await refused(client, name, **arguments) for name, arguments in calls[2:]]
     await desk.close_mailbox()
     desk.close()
 
-    assert late["error"] == "rate_limited"
+    assert [each["error"] for each in late] == ["rate_limited"] * 2
 
 
 @requirement("accounts:sender")

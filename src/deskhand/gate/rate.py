@@ -21,10 +21,18 @@ class Wait:
 class Limits:
     most: int
     window: timedelta
+    accounts: tuple[frozenset[str], ...] = ()
+    """The addresses of each account: they share one window."""
+
+    def sharing(self, address: str) -> frozenset[str]:
+        """All addresses whose mails count in the window of this one."""
+        own = address.casefold()
+        return next((each for each in self.accounts if own in each), frozenset({own}))
 
 
 def limits_of(settings: Settings) -> Limits:
-    return Limits(settings.max_sends, timedelta(seconds=settings.window_seconds))
+    accounts = tuple(account.addresses for account in settings.mail_accounts)
+    return Limits(settings.max_sends, timedelta(seconds=settings.window_seconds), accounts)
 
 
 def judge(*, sent: Sequence[datetime], now: datetime, limits: Limits) -> Allow | Wait:

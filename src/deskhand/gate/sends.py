@@ -1,5 +1,6 @@
 """What a claim touches beside its request: the window of sends, and the approvals that a person wrote by hand."""
 
+from collections.abc import Collection
 from datetime import datetime
 
 from deskhand import clock
@@ -7,7 +8,7 @@ from deskhand.gate.actions import Action, read_action
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.rate import Allow, Limits, Wait, judge
 from deskhand.gate.requests import Request
-from deskhand.store import Transaction
+from deskhand.store import Transaction, marks
 
 
 def allow(
@@ -16,19 +17,18 @@ def allow(
     """Whether the rate lets one more mail leave now. Holds until the transaction ends: see `take_turns`."""
     if not action.counted:
         return Allow()
-    return judge(
-        sent=sent_since(tx, now - limits.window, action.account), now=now, limits=limits
-    )
+    sent = sent_since(tx, now - limits.window, limits.sharing(action.account))
+    return judge(sent=sent, now=now, limits=limits)
 
 
 def wake_limited(tx: Transaction, now: datetime, limits: Limits) -> None:
     """As many of what waits for the limit as may leave are tried now: it may have been raised since."""
-    free: dict[str, int] = {}
+    free: dict[frozenset[str], int] = {}
     rows = tx.all(
         "SELECT id, action FROM requests WHERE resting = 'rate' AND state = 'approved' ORDER BY decided, id"
     )
     for name, text in rows:
-        account = read_action(text).account
+        account = limits.sharing(read_action(text).account)
         if account not in free:
             free[account] = limits.most - len(sent_since(tx, now - limits.window, account))
         if free[account] > 0:
@@ -37,13 +37,14 @@ def wake_limited(tx: Transaction, now: datetime, limits: Limits) -> None:
         free[account] -= 1
 
 
-def sent_since(tx: Transaction, since: datetime, account: str) -> list[datetime]:
-    """When mails left the account that still count in its rate window, oldest first; of the oldest rows nobody knows
-    the account, and they count in each."""
-    sql = (
-        "SELECT at FROM sends WHERE at > ? AND (account IS NULL OR account = ?) ORDER BY at"
-    )
-    rows = tx.all(sql, clock.to_ms(since), account.casefold())
+def sent_since(
+    tx: Transaction, since: datetime, account: Collection[str]
+) -> list[datetime]:
+    """When mails left the addresses of an account that still count in its rate window, oldest first; of the oldest
+    rows nobody knows the account, and they count in each."""
+    own = f"account IS NULL OR account IN ({marks(account)})"
+    sql = f"SELECT at FROM sends WHERE at > ? AND ({own}) ORDER BY at"
+    rows = tx.all(sql, clock.to_ms(since), *account)
     return [clock.from_ms(at) for (at,) in rows]
 
 
