@@ -65,6 +65,8 @@ class SendEmail(BaseModel):
     send_at: Moment = None
     """When it leaves, once it is approved; None: at once."""
     reply_to_message_id: str | None = None
+    sender: str | None = None
+    """The own address from which it leaves; None: where the mail lies that it answers, else the default account."""
     as_text: bool = False
     """Whatever the body looks like, it leaves as plain text."""
     html: bool = False

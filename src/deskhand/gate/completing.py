@@ -41,7 +41,7 @@ async def complete(
             lines = address_lines(to, cc, bcc)
             more["send_at"] = proposal.send_at
             found = await mailbox.get(message_id) if message_id is not None else None
-            account = await own_address(mailbox, found)
+            account = proposal.sender or await own_address(mailbox, found)
         case ReplyEmail(message_id=message_id, body=body):
             found = await mailbox.get(message_id)
             account = await own_address(mailbox, found)

@@ -50,7 +50,13 @@ def unsubscribing_tools(desk: Desk) -> list[DeskTool]:
                 else "the mail does not say how"
             )
             raise NotFound("the list names no address to write to", hint=hint)
-        letter = SendEmail(to=way.address, subject=way.subject, body=way.body, as_text=True)
+        letter = SendEmail(
+            to=way.address,
+            subject=way.subject,
+            body=way.body,
+            sender=await own_address(desk.mailbox, mail),
+            as_text=True,
+        )
         list_mail = f"{one_line(mail.summary.subject)[:200]} from {one_line(mail.summary.sender)[:LONGEST_SENDER]}"
         with view_account_of(mail.summary):
             outcome = await desk.gate.propose(
