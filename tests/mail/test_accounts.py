@@ -12,15 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio import Event
+from anyio.lowlevel import checkpoint
 from mcp import Client
 
 from deskhand import tokens
 from deskhand.app import Desk
-from deskhand.config import load
+from deskhand.clock import utc_now
+from deskhand.config import MailAccount, load
 from deskhand.errors import BadConfig, Exists
 from deskhand.gate import NotApproved
 from deskhand.gate.actions import SendEmail
+from deskhand.mail import MailSummary
 from deskhand.mail.local import Incoming, LocalMailbox
+from deskhand.mail.mailboxes import Mailboxes, MailView, Patience, viewing
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.desk import desk_server
 from deskhand.servers.gmail import gmail_server
@@ -376,6 +381,49 @@ async def test_an_account_that_is_down_stops_no_other_and_is_named(
     assert down == ["mail google"]
     assert len(back) == 3
     assert desk.parts.down == []
+
+
+class _Hanging(LocalMailbox):
+    """Takes a question and does not answer it; later it takes a moment."""
+
+    hangs = True
+
+    async def search(self, query: str, limit: int) -> list[MailSummary]:
+        if self.hangs:
+            await Event().wait()
+        for _ in range(3):
+            await checkpoint()
+        return await super().search(query, limit)
+
+
+@requirement("accounts:down")
+@pytest.mark.parametrize("rest", [60.0, 0.0], ids=["soon", "later"])
+async def test_an_account_that_hangs_keeps_nobody_waiting_a_second_time(
+    tmp_path: Path, rest: float
+) -> None:
+    accounts = [
+        MailAccount(name=name, kind="local", address=f"{name}@x.de") for name in "ab"
+    ]
+    boxes = {
+        "a": LocalMailbox(tmp_path / "a.db", "a@x.de", utc_now),
+        "b": _Hanging(tmp_path / "b.db", "b@x.de", utc_now),
+    }
+    mailboxes = Mailboxes(
+        accounts,
+        accounts[0],
+        lambda account: boxes[account.name],
+        lambda _name, _error: None,
+        Patience(full=0.3, brief=0, rest=rest),
+    )
+    silent = []
+    for hangs in (True, False):
+        _Hanging.hangs = hangs
+        with viewing(MailView()) as view:
+            await mailboxes.search("", 10)
+        silent.append(list(view.silent))
+    await mailboxes.close()
+
+    assert silent == [["b"], ["b"] if rest else []]
 
 
 @requirement("accounts:scopes")

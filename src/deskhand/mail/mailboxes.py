@@ -42,8 +42,20 @@ from deskhand.mail.changes import Deed
 
 T = TypeVar("T")
 SIGN = "~"
-PATIENCE = 20.0
-"""Seconds after which a search no longer waits for an account while others have answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """For how many seconds a search waits for one account while others have answered."""
+
+    full: float = 20.0
+    brief: float = 3.0
+    """After it has kept somebody waiting for nothing."""
+    rest: float = 60.0
+    """So long after that."""
+
+
+PATIENCE = Patience()
 
 Tell = Callable[[str, DeskError | None], None]
 """Told how an account did: what is wrong with it, or None where it answered."""
@@ -108,7 +120,11 @@ class Mailboxes:
         default: MailAccount,
         open_account: Callable[[MailAccount], WatchedMailbox],
         tell: Tell,
+        patience: Patience = PATIENCE,
     ) -> None:
+        self._patience = patience
+        self._slow: dict[str, float] = {}
+        """Accounts that kept somebody waiting for nothing, and until when, by the event loop's clock."""
         self._accounts = {account.name: account for account in accounts}
         self._default = default.name
         self._open = open_account
@@ -202,18 +218,25 @@ class Mailboxes:
         return await self._mark(name, found)
 
     async def _listen_to(self, name: str, work: Awaitable[T]) -> T | DeskError:
+        time = asyncio.get_running_loop().time
+        began = time()
+        is_slow = began < self._slow.get(name, began)
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(
+                self._patience.brief if is_slow else self._patience.full
+            ):
                 answer = await work
         except InvalidInput as error:
             return error  # it does not understand the query, and is well
-        except DeskError as error:
-            self._tell(name, error)
-            return error
-        except TimeoutError:
-            late = TimedOut(f"the account {name} did not answer in time")
-            self._tell(name, late)
-            return late
+        except (DeskError, TimeoutError) as error:
+            if not is_slow and time() - began > self._patience.brief:
+                self._slow[name] = time() + self._patience.rest
+            failed = TimedOut(f"the account {name} did not answer in time")
+            if isinstance(error, DeskError):
+                failed = error
+            self._tell(name, failed)
+            return failed
+        self._slow.pop(name, None)
         self._tell(name, None)
         return answer
 
