@@ -482,10 +482,15 @@ async def test_an_attachment_is_read_in_pages_and_saved_through_the_vaults_walls
 ) -> None:
     lines = "".join(f"Line {number}\n" for number in range(4000))
     mail = await deliver(
-        desk, ("ü.txt", lines.encode()), ("ü.txt", b"second"), ("../../x.png", b"\x89PNG\0")
+        desk,
+        ("ü.txt", lines.encode()),
+        ("ü.txt", b"second"),
+        ("ü.txt#2", b"third"),
+        ("../../x.png", b"\x89PNG\0"),
     )
 
     async with Client(desk_server(desk), mode="2026-07-28") as client:
+        named = (await ok(client, "get_email", message_id=mail))["attachment_names"]
         first = await ok(client, "get_attachment", message_id=mail, name="ü.txt")
         rest = await ok(
             client,
@@ -494,7 +499,10 @@ async def test_an_attachment_is_read_in_pages_and_saved_through_the_vaults_walls
             name="ü.txt",
             cursor=first["next_cursor"],
         )
-        second = await ok(client, "get_attachment", message_id=mail, name="ü.txt#2")
+        second, third = [
+            await ok(client, "get_attachment", message_id=mail, name=name)
+            for name in named[1:3]
+        ]
         picture = await ok(client, "get_attachment", message_id=mail, name="x.png")
         unknown = await refused(client, "get_attachment", message_id=mail, name="z.txt")
         bad = await refused(
@@ -523,7 +531,9 @@ async def test_an_attachment_is_read_in_pages_and_saved_through_the_vaults_walls
 
     assert first["text"] + rest["text"] == lines
     assert "next_cursor" not in rest
-    assert (second["text"], picture["text"], picture["size"]) == ("second", "", 5)
+    assert named == ["ü.txt", "ü.txt#2", "ü.txt#2#2", "x.png"]
+    assert [second["text"], third["size"]] == ["second", len("third")]
+    assert (picture["text"], picture["size"]) == ("", 5)
     assert "holds no text" in picture["warnings"][0]
     assert (unknown["error"], bad["error"]) == ("not_found", "parse_error")
     assert (home.vault / saved["path"]).read_bytes() == b"\x89PNG\0"

@@ -4,9 +4,10 @@ Sending is three steps, so that it can never happen twice: `prepare` gives a tok
 last moment in which certainly nothing has left, and `check` tells what became of a send whose answer was lost.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain, count
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -73,9 +74,23 @@ class MailContent:
     """Whom an answer to all should go to, as its sender wishes (Mail-Followup-To)."""
 
     @property
+    def file_names(self) -> list[str]:
+        """By which its attachments are asked for."""
+        return tell_apart(each.name for each in self.attachments)
+
+    @property
     def alarms(self) -> tuple[str, ...]:
         """The warnings that should make a reader careful."""
         return tuple(each for each in self.warnings if each not in self.calm)
+
+
+def tell_apart(names: Iterable[str]) -> list[str]:
+    """The same names, each once: the second of a name is NAME#2."""
+    found: dict[str, None] = {}
+    for name in names:
+        numbered = (f"{name}#{number}" for number in count(2))
+        found[next(each for each in chain([name], numbered) if each not in found)] = None
+    return list(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from deskhand.mail import (
     headers,
     html,
     preheader,
+    tell_apart,
     weblinks,
 )
 from deskhand.mail.addresses import Person, people, recipient
@@ -165,15 +166,14 @@ def read_attachments(raw: bytes) -> list[AttachedFile]:
 
 
 def find_attachment(raw: bytes, name: str) -> tuple[Attachment, bytes] | None:
-    """An attachment as it was sent, by the name that `parse` gives it; `name#2` is the second of that name."""
+    """An attachment as it was sent, by the name that `MailContent.file_names` gives it."""
     notes = _Notes()
     _text_of(_top(raw), notes, depth=0)
-    named: dict[str, int] = {}
-    for attachment, part in zip(notes.attachments, notes.attached, strict=True):
-        number = named[attachment.name] = named.get(attachment.name, 0) + 1
-        if name in (f"{attachment.name}#{number}", attachment.name):
-            return attachment, _content(part)
-    return None
+    names = tell_apart(each.name for each in notes.attachments)
+    if name not in names:
+        return None
+    place = names.index(name)
+    return notes.attachments[place], _content(notes.attached[place])
 
 
 def find_page(raw: bytes) -> tuple[str, dict[str, tuple[str, bytes]]] | None:

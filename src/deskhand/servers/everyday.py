@@ -152,7 +152,7 @@ def _in_thread(mail: FullMessage) -> ThreadMail:
         subject=one_line(summary.subject),
         body=mail.body[:LONGEST_BODY],
         cut=len(mail.body) > LONGEST_BODY,
-        attachment_names=[each.name for each in mail.attachments],
+        attachment_names=mail.file_names,
         warnings=list(mail.warnings),
     )
 

@@ -246,7 +246,7 @@ def _summary(mail: MailSummary) -> EmailSummary:
 
 
 def _full(mail: FullMessage) -> EmailFull:
-    summary, names = mail.summary, [attachment.name for attachment in mail.attachments]
+    summary = mail.summary
     return EmailFull(
         id=summary.id,
         subject=summary.subject,
@@ -254,8 +254,8 @@ def _full(mail: FullMessage) -> EmailFull:
         to=summary.to,
         date=iso(summary.date),
         body=mail.body,
-        has_attachments=bool(names),
-        attachment_names=names,
+        has_attachments=bool(mail.attachments),
+        attachment_names=mail.file_names,
         warnings=list(mail.warnings) or None,
         account=account_of(summary),
     )
