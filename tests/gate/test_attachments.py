@@ -437,7 +437,7 @@ async def test_every_mail_can_be_passed_on_whole(
     site: Site, desk: Desk, client: Client, raw: bytes
 ) -> None:
     mail = site.gmail.account.deliver(
-        b"From: ann@example.org\nBCC : x@blind.example\n y@blind.example\n" + raw
+        b"\n\nFrom: ann@example.org\nBCC : x@blind.example\n y@blind.example\n" + raw
     )
     arguments = {
         "message_id": mail.id,

@@ -272,6 +272,27 @@ def test_names_of_attachments_are_made_harmless(given: str, cleaned: str) -> Non
 
 
 @requirement("mail:names")
+def test_a_text_inside_of_the_mail_and_a_file_without_a_name_are_files() -> None:
+    parts = [
+        "Content-Type: text/plain\r\n\r\nSee the notes.",
+        'Content-Disposition: inline; filename="notes.txt"\r\n\r\nBuy milk.',
+        "Content-Type: text/calendar; method=REQUEST\r\n\r\nBEGIN:VCALENDAR",
+        "Content-Type: image/png\r\nContent-ID: <1>\r\n\r\nPNG",
+    ]
+    text = "".join(f"--b\r\n{part}\r\n" for part in parts)
+    raw = f'Content-Type: multipart/mixed; boundary="b"\r\n\r\n{text}--b--\r\n'.encode()
+    read = mime.parse(raw)
+
+    assert read.body == "See the notes.\nBuy milk."
+    assert read.file_names == ["notes.txt", "unnamed.ics", "unnamed.png"]
+    assert [each.content for each in mime.read_attachments(raw)] == [
+        b"Buy milk.",
+        b"BEGIN:VCALENDAR",
+        b"PNG",
+    ]
+
+
+@requirement("mail:names")
 def test_a_senders_name_cannot_pass_for_an_address() -> None:
     read = mime.parse(
         b"From: =?utf-8?q?boss=40corp.example_=3Cboss=40corp.example=3E?= <x@evil.example>\r\n\r\n"

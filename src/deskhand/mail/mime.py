@@ -67,6 +67,16 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _ADDRESS = re.compile(r"(?<![\w.+-])[\w.+-]++@[\w-]++\.[\w.-]+")
 _RE = re.compile(r"\s*(?:re|aw|sv|antw)\s*(?:\[\d+\])?\s*:\s*", re.IGNORECASE)
 _DATA_KINDS = ("text/calendar", "text/vcard", "text/csv")
+_ENDINGS = {
+    "application/pdf": ".pdf",
+    "image/gif": ".gif",
+    "image/jpeg": ".jpg",
+    "image/png": ".png",
+    "text/calendar": ".ics",
+    "text/csv": ".csv",
+    "text/vcard": ".vcf",
+}
+"""Of files that come without a name: invitations, and pictures inside of a text."""
 _LIST_FIELDS = (b"list-id", b"list-unsubscribe")
 _MAILTO = re.compile(r"<mailto:([^<>?\s]{1,300})[?>]", re.IGNORECASE)
 _HTML = re.compile(r"\s*<(?:!doctype html|html)[\s>]", re.IGNORECASE)
@@ -146,6 +156,13 @@ class _Notes:
         self.attached: list[_Part] = []
         self.warnings: list[str] = []
         self.calm: list[str] = []
+
+    def attach(self, part: _Part) -> None:
+        charset = part.parameters.get("charset", "")[:100]
+        self.attachments.append(
+            Attachment(_filename(part), part.kind[:100], len(_content(part)), charset)
+        )
+        self.attached.append(part)
 
     def warn(self, text: str, *, calm: bool = False) -> None:
         """With `calm`, of something that ordinary mail has too."""
@@ -363,12 +380,10 @@ def _text_of(part: _Part, notes: _Notes, depth: int) -> _Text:
             else _join_texts(texts)
         )
     if _is_attachment(part):
-        charset = part.parameters.get("charset", "")[:100]
-        notes.attachments.append(
-            Attachment(_filename(part), part.kind[:100], len(_content(part)), charset)
-        )
-        notes.attached.append(part)
+        notes.attach(part)
         return _Text("", "none")
+    if depth and "filename" in _disposition(part):
+        notes.attach(part)  # a text that is shown inside of the mail is a file all the same
     text = _CONTROL.sub(
         "", _unix_lines(decode(_content(part), part.parameters.get("charset")))
     )
@@ -408,12 +423,15 @@ def _is_attachment(part: _Part) -> bool:
 
 
 def _filename(part: _Part) -> str:
-    _, disposition = _parameters(part.first(b"content-disposition"))
-    given = disposition.get("filename") or part.parameters.get("name") or ""
+    given = _disposition(part).get("filename") or part.parameters.get("name") or ""
     if not given and part.kind == "message/rfc822":
         subject = headers.text(_part(part.body).first(b"subject")) or "mail"
         given = f"{subject}.eml".replace("/", "_")
-    return attachment_name(headers.text(given))
+    return attachment_name(headers.text(given or f"unnamed{_ENDINGS.get(part.kind, '')}"))
+
+
+def _disposition(part: _Part) -> dict[str, str]:
+    return _parameters(part.first(b"content-disposition"))[1]
 
 
 def attachment_name(given: str) -> str:
@@ -605,7 +623,7 @@ def can_enclose(mail: bytes) -> bool:
 
 def without_bcc(raw: bytes) -> bytes:
     """A mail as it may be shown to others, with the line ends of mails: who got a blind copy is not their business."""
-    lines = _EOL.sub(b"\r\n", raw)
+    lines = _EOL.sub(b"\r\n", _START.sub(b"", raw, count=1))
     head, blank, body = lines.partition(b"\r\n\r\n")
     return _BCC.sub(b"", head + b"\r\n").removesuffix(b"\r\n") + blank + body
 
