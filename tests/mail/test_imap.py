@@ -23,6 +23,7 @@ from deskhand.errors import (
     UnderWay,
 )
 from deskhand.mail import NotSent, Sent, Unclear
+from deskhand.mail.changes import Deed
 from deskhand.mail.imap import ImapMailbox
 from tests.mail.dovecot import (
     LONG_AGO,
@@ -166,10 +167,17 @@ async def test_labels_are_keywords_in_any_script(
 ) -> None:
     server.deliver(letter(message_id="<one@example.org>"))
     (mail,) = await mailbox.search("", 10)
-    names = ["AI_PROCESSED", "To do", "重要", "R&D", 'quote " and (bracket)']
+    names = ["AI_PROCESSED", "To do", "重要", "R&D", "$MDNSent", 'quote " and (bracket)']
 
     for name in names:
         await mailbox.add_label(mail.id, name)
+    for name in ("Junk", "$junk", "NonJunk"):
+        for change in (
+            mailbox.add_label(mail.id, name),
+            mailbox.change([mail.id], Deed("label", name)),
+        ):
+            with pytest.raises(Denied, match="what is spam, the person says"):
+                await change
 
     (labelled,) = await mailbox.search("", 10)
     assert sorted(labelled.labels) == sorted(["INBOX", "UNREAD", *names])

@@ -171,7 +171,7 @@ class ImapMailbox:
                     case "STARRED":
                         session.flag([copy], add=["\\Flagged"])
                     case _:
-                        session.flag([copy], add=[imap_session.keyword(name)])
+                        session.flag([copy], add=[imap_session.keyword_to_set(name)])
 
         await self._write(work)
 
@@ -223,7 +223,7 @@ class ImapMailbox:
                     for copy in copies
                     if not imap_session.find_keywords(copy, change.label)
                 ]
-                session.flag(lacking, add=[imap_session.keyword(change.label)])
+                session.flag(lacking, add=[imap_session.keyword_to_set(change.label)])
             case _:
                 gets, loses = _flags(change, copies)
                 session.flag(copies, add=gets, remove=loses)

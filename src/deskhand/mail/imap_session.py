@@ -39,6 +39,9 @@ ROLES: dict[Role, tuple[str, bytes, str, tuple[str, ...]]] = {
 """Each role: the label that says it, the special use in lower case, the folder made where there is none, the names
 that it often has."""
 
+_SPAM_WORDS = ("junk", "nonjunk", "notjunk")
+"""The keywords by which mail programs and servers learn what is spam."""
+
 FIELDS = "FROM TO SUBJECT DATE MESSAGE-ID REFERENCES IN-REPLY-TO"
 OPENING = 8192
 """How many bytes of a mail are fetched for its beginning where the server makes no previews."""
@@ -450,8 +453,15 @@ def quote(value: str) -> bytes:
 
 
 def keyword(label: str) -> str:
-    """A label as an IMAP keyword: what an atom cannot hold is written in IMAP's own UTF-7."""
-    return re.sub(r"[^A-Za-z0-9_.$+,/-]+", _utf7, label)
+    """A label as an IMAP keyword: what an atom cannot hold is written in IMAP's own UTF-7, and so is a dollar at its
+    beginning, which marks what mail programs say to each other."""
+    return re.sub(r"^\$|[^A-Za-z0-9_.$+,/-]+", _utf7, label)
+
+
+def keyword_to_set(label: str) -> str:
+    if label.casefold().removeprefix("$") in _SPAM_WORDS:
+        raise Denied("what is spam, the person says", reason="protected")
+    return keyword(label)
 
 
 def labels(copies: Iterable[Copy]) -> tuple[str, ...]:
