@@ -663,7 +663,7 @@ async def test_a_list_is_left_by_a_mail_that_waits_like_any_other(
 ) -> None:
     ways = {
         "Out": "<https://list.example/out>, <mailto:leave+1%2F2@list.example?subject=out%20please+1&cc=spy@x.de>",
-        "Plain": "<MAILTO:leave@list.example>",
+        "Plain": "<https://[no.host>, <mailto://[x>, <MAILTO:leave@list.example>",
         "Page": "<https://list.example/out>",
         "Two": "<mailto:a@list.example,b@list.example>",
         "Trick": "<mailto:leave@list.example?subject=a%0d%0aBcc:%20spy@x.de&body=b>",

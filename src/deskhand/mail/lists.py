@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from email.message import Message
 from email.parser import BytesHeaderParser
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote
 
 from deskhand.abroad import is_plain
 
@@ -37,11 +37,12 @@ def find_way_out(raw: bytes) -> WayOut:
     if page and signer and is_plain(page) and len(page) <= LONGEST:
         return WayOut(None, "", "", page, page, signer)
     for link in links:
-        parts = urlsplit(link)
-        address = unquote(parts.path)
-        if parts.scheme.lower() == "mailto" and address.count("@") == 1:
+        scheme, _, rest = link.partition(":")
+        path, _, query = rest.partition("#")[0].partition("?")
+        address = unquote(path)
+        if scheme.lower() == "mailto" and path[:1] != "/" and address.count("@") == 1:
             # In such a link a plus is a plus (RFC 6068), not a form's space.
-            given = parse_qs(parts.query.replace("+", "%2B"))
+            given = parse_qs(query.replace("+", "%2B"))
             asked = {key.lower(): values[0] for key, values in given.items()}
             subject = " ".join(asked.get("subject", "unsubscribe").split())
             return WayOut(
