@@ -157,6 +157,11 @@ class _Taking:
         token = words.partition("auth=Bearer ")[2].rstrip("\x01")
         return AuthResult(success=token in self.provider.valid, handled=False)
 
+    async def auth_OAUTHBEARER(self, server: SMTP, args: list[str]) -> AuthResult:  # noqa: N802 - likewise
+        user, _, _ = base64.b64decode(args[1]).decode().partition("\x01")
+        assert user == f"n,a={self.provider.user},"
+        return await self.auth_XOAUTH2(server, args)
+
     async def handle_DATA(self, server: SMTP, session: object, envelope: Envelope) -> str:  # noqa: N802 - likewise
         assert isinstance(envelope.content, bytes)
         self.taken.append(envelope.content)
@@ -205,19 +210,23 @@ def dovecot(
 
 @pytest.fixture
 async def place(
-    dovecot: Process, provider: tuple[Provider, str], tmp_path: Path
+    request: pytest.FixtureRequest,
+    dovecot: Process,
+    provider: tuple[Provider, str],
+    tmp_path: Path,
 ) -> AsyncIterator[Place]:
     made, origin = provider
     server = Dovecot(dovecot)
     made.__init__(user=server.user)  # type: ignore[misc]
     smtp = _Taking(made)
     port = free_port()
+    other = {"XOAUTH2", "OAUTHBEARER"} - {request.node.callspec.params["dovecot"].upper()}
     relay = Controller(
         smtp,
         hostname="127.0.0.1",
         port=port,
         auth_require_tls=False,
-        auth_exclude_mechanism=["LOGIN"],
+        auth_exclude_mechanism=["LOGIN", *other],
     )
     relay.start()
     account = {

@@ -26,6 +26,11 @@ class Bearer(str):
         """XOAUTH2's first words."""
         return f"user={user}\x01auth=Bearer {self}\x01\x01"
 
+    def greet_by_standard(self, user: str) -> str:
+        """OAUTHBEARER's first words (RFC 7628)."""
+        name = user.replace("=", "=3D").replace(",", "=2C")
+        return f"n,a={name},\x01auth=Bearer {self}\x01\x01"
+
 
 @dataclass(frozen=True, slots=True)
 class Account:

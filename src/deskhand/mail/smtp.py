@@ -104,11 +104,21 @@ def _tell_password(server: smtplib.SMTP, user: str, password: str) -> None:
 
 
 def _show_token(server: smtplib.SMTP, user: str, token: Bearer) -> None:
-    def answer(challenge: bytes | None = None) -> str:
-        return "" if challenge else token.greet(user)
-
+    """By XOAUTH2, which most servers know, else by OAUTHBEARER."""
     server.ehlo_or_helo_if_needed()
-    server.auth("XOAUTH2", answer)
+    offered = server.esmtp_features.get("auth", "").upper().split()
+    mechanism = "XOAUTH2"
+    words = token.greet(user)
+    end = ""
+    if "OAUTHBEARER" in offered and "XOAUTH2" not in offered:
+        mechanism = "OAUTHBEARER"
+        words = token.greet_by_standard(user)
+        end = "\x01"
+
+    def answer(challenge: bytes | None = None) -> str:
+        return end if challenge else words  # a challenge says why the token is refused
+
+    server.auth(mechanism, answer)
 
 
 def _explain(error: OSError, account: Account) -> DeskError:
