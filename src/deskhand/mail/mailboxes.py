@@ -6,7 +6,7 @@ What one call sees of the accounts is its view: no more than its token opens, an
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -174,10 +174,16 @@ class Mailboxes:
     async def ask_untold(self) -> frozenset[str]:
         """The addresses that nobody wrote down and the accounts tell themselves; not of one that is down."""
         untold = [each.name for each in self._accounts.values() if each.address is None]
-        answers = await asyncio.gather(
-            *(self._listen_to(name, self.address_of(name)) for name in untold)
-        )
-        return frozenset(each for each in answers if isinstance(each, str))
+        answers = await asyncio.gather(*map(self._ask_address, untold))
+        return frozenset(filter(None, answers))
+
+    async def _ask_address(self, name: str) -> str | None:
+        if self._is_slow(name):
+            return None
+        with suppress(DeskError, TimeoutError):
+            async with asyncio.timeout(self._patience.brief):
+                return await self.address_of(name)
+        return None
 
     async def sees_address(self, address: str) -> bool:
         """Whether the call sees the account that has the address; one that nobody has is seen where all are."""
@@ -220,7 +226,7 @@ class Mailboxes:
     async def _listen_to(self, name: str, work: Awaitable[T]) -> T | DeskError:
         time = asyncio.get_running_loop().time
         began = time()
-        is_slow = began < self._slow.get(name, began)
+        is_slow = self._is_slow(name)
         try:
             async with asyncio.timeout(
                 self._patience.brief if is_slow else self._patience.full
@@ -231,7 +237,7 @@ class Mailboxes:
         except (DeskError, TimeoutError) as error:
             if not is_slow and time() - began > self._patience.brief:
                 self._slow[name] = time() + self._patience.rest
-            failed = TimedOut(f"the account {name} did not answer in time")
+            failed: DeskError = TimedOut(f"the account {name} did not answer in time")
             if isinstance(error, DeskError):
                 failed = error
             self._tell(name, failed)
@@ -239,6 +245,9 @@ class Mailboxes:
         self._slow.pop(name, None)
         self._tell(name, None)
         return answer
+
+    def _is_slow(self, name: str) -> bool:
+        return asyncio.get_running_loop().time() < self._slow.get(name, 0)
 
     async def get(self, message_id: str) -> FullMessage:
         name, own = self.place(message_id)
