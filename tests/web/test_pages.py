@@ -489,8 +489,16 @@ async def test_mails_are_changed_by_list_and_by_query_and_changed_back(
         await world.person.sends("/mail/change", garden | {"do": do}, at="/mail")
 
     every = {"q": "subject:garden", "all": "1", "do": "star"}
-    assert "2 mails" in (await world.person.sends("/mail/change", every, at="/mail")).text
-    await world.person.sends("/mail/change", every | {"sure": "1"}, at="/mail")
+    asked = await world.person.sends("/mail/change", every, at="/mail")
+    (seen,) = re.findall(r'name="seen" value="(\w+)"', asked.text)
+    others = every | {"sure": "1", "seen": "0" * 64}
+    changed = await world.person.sends("/mail/change", others, at="/mail")
+    assert "2 mails" in asked.text
+    assert "Other mails match by now" in changed.text
+    assert "STARRED" not in await labels("Re: Garden")
+    await world.person.sends(
+        "/mail/change", every | {"sure": "1", "seen": seen}, at="/mail"
+    )
     assert "STARRED" in await labels("Re: Garden")
     await world.person.sends("/mail/undo", at="/mail")
     assert "STARRED" not in await labels("Re: Garden")

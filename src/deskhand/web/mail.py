@@ -231,9 +231,15 @@ async def _change(request: Request, form: FormData) -> Response:
     mails = await _find(desk, form, query)
     doubtful = do == "trash" and any("UNREAD" in mail.labels for mail in mails)
     problem: Denied | None = None
-    if mails and (
-        text_in(form, "sure") or not (doubtful or len(mails) > MANY or text_in(form, "all"))
-    ):
+    sure = bool(text_in(form, "sure"))
+    if sure and text_in(form, "all") and text_in(form, "seen") != digest_list(mails):
+        sure = False
+        problem = Denied(
+            "Other mails match by now than you were shown",
+            reason="changed",
+            hint="look at them",
+        )
+    if mails and (sure or not (doubtful or len(mails) > MANY or text_in(form, "all"))):
         try:
             await desk.answers.demand_person(
                 PERSON, claim_in(request, form), say_change(form)
@@ -253,6 +259,7 @@ async def _change(request: Request, form: FormData) -> Response:
         "change": change,
         "says": SAID[do],
         "query": query,
+        "seen": digest_list(mails),
     }
     every = bool(text_in(form, "all"))
     return await render(
@@ -260,13 +267,19 @@ async def _change(request: Request, form: FormData) -> Response:
     )
 
 
+def digest_list(mails: Sequence[MailSummary]) -> str:
+    """By which a list of mails is known to be the one that the person was shown."""
+    return sha256(json.dumps(sorted(mail.id for mail in mails)).encode()).hexdigest()
+
+
 def say_change(form: FormData) -> Said:
-    """What a passkey signs for a change: what is done, with which mails or with all that a search finds."""
+    """What a passkey signs for a change: what is done, with which mails or with all that a search found."""
     chosen = sorted(each for each in form.getlist("mail") if isinstance(each, str))
     what = [
         text_in(form, "do"),
         text_in(form, "label"),
         text_in(form, "all") and text_in(form, "q"),
+        text_in(form, "all") and text_in(form, "seen"),
         *chosen,
     ]
     return Said(
