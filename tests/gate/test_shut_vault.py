@@ -86,8 +86,24 @@ def file_in_place_of_vault(vault: Path) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def name_files_in_no_text(vault: Path) -> Iterator[None]:
+    """Names that are no UTF-8, as a program on the account may choose them."""
+    files = [
+        vault / folder / os.fsdecode(name)
+        for folder in ("Pending_Approval", "Drafts", "Approved", "Rejected")
+        for name in (b"\xff\xfe.md", b"\xff.txt")
+    ]
+    for file in files:
+        file.write_text(DRAFT)
+    yield
+    for file in files:
+        file.unlink()
+
+
 WAYS = (
     lease_requests,
+    name_files_in_no_text,
     link_folders,
     pipe_in_place_of_folders,
     file_in_place_of_vault,
@@ -179,7 +195,7 @@ async def test_a_draft_is_edited_and_leaves_while_the_vault_is_shut(
 
 
 @requirement("proof:shut-vault")
-@pytest.mark.parametrize("shut", WAYS[1:])
+@pytest.mark.parametrize("shut", WAYS[2:])
 async def test_what_is_asked_while_the_vault_is_shut_waits_on_the_page(
     safe: Shuttable, shut: Shut
 ) -> None:
@@ -246,6 +262,18 @@ async def test_an_edit_that_leaves_no_mail_is_refused_before_its_file_is_written
             request, request.action.model_copy(update={"body": ""})
         )
     assert (safe.home.vault / "Drafts" / "mine.md").read_text() == DRAFT
+
+
+@requirement("proof:shut-vault")
+async def test_a_file_whose_name_is_no_text_stops_no_part_of_the_desk(
+    safe: Shuttable,
+) -> None:
+    card = await safe.ask()
+    with name_files_in_no_text(safe.home.vault):
+        await safe.desk.door.hear_all()
+        assert (await safe.only_card()).id == card.id
+        idle = {each.path for each in await safe.desk.door.find_idle()}
+    assert idle == {"Approved/??.md", "Approved/?.txt"}
 
 
 @requirement("proof:shut-vault")

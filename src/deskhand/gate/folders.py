@@ -9,9 +9,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, get_args
 
-from deskhand.errors import DeskError, NotFound, Unreadable
+from deskhand.errors import DeskError, NotFound, Unreadable, printable
 from deskhand.gate.requests import Folder
 from deskhand.notes import disk, frontmatter, paths
+from deskhand.notes.walk import is_visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +76,19 @@ class Folders:
         with self._look_into(folder) as opened:
             if opened is None:
                 return []
-            entries = [
-                entry for entry in os.scandir(opened) if entry.name.lower().endswith(".md")
-            ]
-            found = [_stamp(entry) for entry in entries if not entry.name.startswith(".")]
+            found = [_stamp(entry) for entry in os.scandir(opened) if _is_note(entry.name)]
         return sorted(found, key=lambda each: (each[1], each[0]), reverse=True)
 
     def others(self, folder: Folder) -> list[str]:
-        """What lies there and is no note: files with another ending, and folders."""
+        """What lies there and is no note: files with another ending or with a name that is no text, and folders."""
         with self._look_into(folder) as opened:
             if opened is None:
                 return []
             names = [entry.name for entry in os.scandir(opened)]
         return [
-            name
+            printable(name)
             for name in names
-            if not name.startswith(".") and not name.lower().endswith(".md")
+            if not name.startswith(".") and not _is_note(name)
         ]
 
     def files(self, folder: Folder, since: int = 0) -> Iterator[RequestFile]:
@@ -230,6 +228,10 @@ def _marked(text: str, changes: Mapping[str, Any]) -> str:
         if key not in gone
     }
     return frontmatter.rewrite(text, properties, note.body)
+
+
+def _is_note(name: str) -> bool:
+    return is_visible(name) and name.lower().endswith(".md")
 
 
 def _stamp(entry: "os.DirEntry[str]") -> tuple[str, int, int]:
