@@ -795,3 +795,27 @@ def test_a_word_too_long_to_be_one_is_found_by_any_part_of_it(
     for start in range(0, 460, 7):
         for length in (1, 2, 3, 31, 33, 40, 90):
             assert searched(index, word[start : start + length]) == ["long.md"]
+
+
+@requirement("index:fresh")
+def test_deep_folders_and_a_file_of_a_terabyte_hide_no_note(
+    vault: Path, open_index: Open
+) -> None:
+    (vault / "note.md").write_text("alpha\n")
+    (vault / "huge.md").touch()
+    os.truncate(vault / "huge.md", 1 << 40)
+    outer = os.open(vault, os.O_RDONLY)
+    for _ in range(1200):
+        for name in ("a", "b"):
+            os.mkdir(name, dir_fd=outer)
+        inner = os.open("b", os.O_RDONLY, dir_fd=outer)
+        os.close(outer)
+        outer = inner
+    os.close(outer)
+    index = open_index()
+    assert all_pages(lambda cursor: index.list("", None, 50, cursor)) == [
+        "huge.md",
+        "note.md",
+    ]
+    check_against_scan({"note.md": "alpha\n", "huge.md": ""}, index, "alpha")
+    subprocess.run(["rm", "-r", vault / "b"], check=True)  # too deep for shutil.rmtree

@@ -8,6 +8,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from deskhand.errors import Unavailable
+from deskhand.notes.disk import SIZE_LIMIT
 from deskhand.notes.root import (
     BENEATH,
     NO_LINKS,
@@ -43,12 +44,25 @@ class Root:
         if not path:
             return self.fd
         if path not in self._reached:
-            parent, _, name = path.rpartition("/")
-            inner = os.open(name, _FOLDER, dir_fd=self.reach(parent))
+            inner = self._open_folder(path)
             if len(self._reached) >= _REACHED:
                 self._let_go()
             self._reached[path] = inner
         return self._reached[path]
+
+    def _open_folder(self, path: str) -> int:
+        """From the nearest folder that is open: step by step, since they may lie thousands deep."""
+        near = path.rpartition("/")[0]
+        while near and near not in self._reached:
+            near = near.rpartition("/")[0]
+        inner = os.dup(self._reached.get(near, self.fd))
+        for name in path[len(near) :].lstrip("/").split("/"):
+            outer = inner
+            try:
+                inner = os.open(name, _FOLDER, dir_fd=outer)
+            finally:
+                os.close(outer)
+        return inner
 
     def open(self, path: str) -> int:
         """A descriptor of the file, reached without following any link."""
@@ -184,7 +198,15 @@ def _key_in(status: os.stat_result) -> Key | None:
 
 
 def _content(file: int, size: int) -> bytes:
+    """Nothing of what is too large for a note: by its name it is there all the same."""
+    if size > SIZE_LIMIT:
+        return b""
     data = os.read(file, size + 1)
-    while data and len(data) != size and (more := os.read(file, 1 << 20)):
+    while (
+        data
+        and len(data) != size
+        and len(data) <= SIZE_LIMIT
+        and (more := os.read(file, 1 << 20))
+    ):
         data += more
     return data
