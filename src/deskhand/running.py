@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from stat import S_ISREG
 from types import TracebackType
 from typing import Self
 
@@ -81,11 +82,12 @@ def acquire(home: Path) -> DeskLock | RunningDesk:
 def find(home: Path) -> RunningDesk | None:
     """The desk that runs in this home, if one does."""
     try:
-        opened = os.open(home / FILE, os.O_RDONLY)
+        # In a home that is not ours, it may be a pipe or anything else.
+        opened = os.open(home / FILE, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     try:
-        if _try_lock(opened, fcntl.LOCK_SH):
+        if not S_ISREG(os.fstat(opened).st_mode) or _try_lock(opened, fcntl.LOCK_SH):
             return None
         return _read(opened, home)
     finally:
@@ -106,4 +108,8 @@ def _read(opened: int, home: Path) -> RunningDesk:
         raise Unavailable(
             f"the desk in {home} is just starting or ending", hint="try again in a moment"
         )
-    return RunningDesk(**json.loads(text))
+    try:
+        return RunningDesk(**json.loads(text))
+    except (ValueError, TypeError):
+        hint = "end the program that holds it, and remove it"
+        raise Unavailable(f"{home / FILE} is no desk's", hint=hint) from None

@@ -1,5 +1,6 @@
 """`deskhand up` as a person starts it: a process of its own, with everything in it."""
 
+import fcntl
 import json
 import os
 import pty
@@ -20,6 +21,7 @@ import pytest
 from deskhand import running
 from deskhand.app import Desk
 from deskhand.config import load
+from deskhand.errors import Unavailable
 from deskhand.gate.actions import SendEmail
 from deskhand.gate.cards import Card
 from deskhand.web.sessions import Session
@@ -396,3 +398,18 @@ async def test_a_yes_of_another_process_acts_when_its_hold_ends(
         await desk.close_mailbox()
         desk.close()
     assert (up.home / "desk.log").stat().st_mode & 0o777 == 0o600
+
+
+@requirement("up:once")
+def test_whatever_lies_where_a_desk_says_that_it_runs_keeps_nobody_waiting(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / running.FILE
+    os.mkfifo(file)
+    assert running.find(tmp_path) is None
+    file.unlink()
+    with file.open("w") as opened:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        print("[]", file=opened, flush=True)
+        with pytest.raises(Unavailable, match=r"running\.json is no desk's"):
+            running.find(tmp_path)
