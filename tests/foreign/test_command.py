@@ -85,6 +85,7 @@ def test_a_server_is_added_shown_tested_reviewed_and_removed(
         (["one", "--env", "A=B", "--", "true"], 2),
         (["one", "--", "/nowhere/at/all"], 7),
         (["one", "--", "true"], 7),
+        (["one", "--on-desk", "--", "true"], 7),
     ],
 )
 def test_what_cannot_be_a_server_is_refused_and_nothing_is_written(

@@ -82,9 +82,12 @@ def _add_add(guard: Any) -> None:
         json=True,
     )
     add.add_argument("name", metavar="NAME", help="the server's name")
-    add.add_argument(
-        "command", metavar="COMMAND", nargs="*", help="how it is started, behind --"
+    behind = add.add_argument(
+        "command", metavar="COMMAND", nargs="+", help="how it is started, behind --"
     )
+    # With "*" Python 3.11 takes it for empty where an option stands between the name and the command.
+    behind.required = False
+    behind.default = []
     add.add_argument("--url", help="where it answers, instead of a command")
     add.add_argument(
         "--env",
