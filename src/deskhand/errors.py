@@ -214,7 +214,7 @@ class Unavailable(DeskError):
 class VaultClosed(Unavailable):
     def __init__(self, place: object) -> None:
         super().__init__(
-            f"the vault is closed to the desk: it may not enter {printable(place)}",
+            f"the vault is closed to the desk: it may not enter {printable(str(place))}",
             hint="give it its rights there back; of a guarded desk `sudo deskhand service install --guarded` does that",
             reason="closed",
         )

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from tests.setup.guarded_account import (
     made_account,
     why_not,
 )
+
+INSTALL = ["service", "install", "--guarded", "--yes", "--for"]
 
 
 @requirement("guarded:reach")
@@ -57,7 +60,7 @@ def test_a_guarded_desk_is_out_of_reach_answers_to_the_password_and_comes_back_w
         check_that_a_closed_vault_stops_no_yes_and_is_named(account)
         check_that_no_variable_leads_root_astray(account)
 
-        assert account.root("service", "uninstall", "--yes").returncode == 0
+        uninstall_over_deep_folders(account)
         check_that_everything_is_back(account)
 
 
@@ -69,9 +72,8 @@ def test_a_path_that_means_another_folder_to_each_user_is_named_before_anything_
         pytest.skip(reason)
     config = tmp_path / "config.toml"
     config.write_text("[[notes.vaults]]\nname = 'work'\npath = '~/Work'\n")
-    command = ["service", "install", "--guarded", "--for", "nobody", "--yes"]
     done = subprocess.run(
-        [sys.executable, "-m", "deskhand", *command],
+        [sys.executable, "-m", "deskhand", *INSTALL, "nobody"],
         env={"DESKHAND_HOME": str(tmp_path), "PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
@@ -138,6 +140,7 @@ def check_what_status_and_doctor_say(account: Account) -> None:
     account.deskhand("--version", DESKHAND_HOME=str(account.home))
     account.run("mkdir", "-p", str(account.home))
     account.run("touch", str(account.home / "config.toml"))
+    account.run("mkfifo", str(account.home / "running.json"))
     guard.HOME.chmod(0o755)
     (guard.PROGRAM / "lib").chmod(0o777)
     try:
@@ -153,9 +156,9 @@ def check_what_status_and_doctor_say(account: Account) -> None:
         "second desk",
     ):
         assert hole in said
-    assert next(each for each in found if each["name"] == "mode")["says"].startswith(
-        "guarded"
-    )
+    named = {each["name"]: each for each in found}
+    assert named["mode"]["says"].startswith("guarded")
+    assert "others on this machine" not in named["folders"]["says"], "only the desk may"
     account.run("rm", "-r", str(account.home), str(account.vault / "shut.md"))
 
 
@@ -252,6 +255,17 @@ def check_that_no_variable_leads_root_astray(account: Account) -> None:
     account.run("rm", "-r", str(own))
 
 
+def uninstall_over_deep_folders(account: Account) -> None:
+    """Deeper than a function can call itself, and than a process may have files open."""
+    program = "import os\nfor _ in range(1200): os.mkdir('d'); os.chdir('d')"
+    deep = account.vault / "deep"
+    account.run("mkdir", str(deep))
+    account.run("env", "-C", str(deep), "/usr/bin/python3", "-c", program)
+    done = account.root("service", "uninstall", "--yes")
+    assert done.returncode == 0, done.stderr
+    account.run("rm", "-r", str(deep))
+
+
 def check_that_everything_is_back(account: Account) -> None:
     assert not guard.HOME.exists()
     assert not guard.PROGRAM.exists()
@@ -277,6 +291,35 @@ def check_that_everything_is_back(account: Account) -> None:
     assert json.loads(done.stdout)["whole"], (
         "the key that the answers were written with came back too"
     )
+
+
+@requirement("guarded:reach")
+def test_root_opens_no_folder_that_the_person_could_have_swapped() -> None:
+    """Above the vault: a link in a folder of theirs leads to one of root's."""
+    if reason := why_not():
+        pytest.skip(reason)
+    with (
+        made_account(f"dl{os.getpid()}") as account,
+        tempfile.TemporaryDirectory() as closed,
+    ):
+        target = Path(closed) / "vault"
+        target.mkdir()
+        shutil.chown(target, account.name)
+        (account.folder / "way").symlink_to(closed)
+        account.folder.chmod(0o755)
+        done = subprocess.run(
+            [sys.executable, "-m", "deskhand", *INSTALL, account.name],
+            env={
+                "DESKHAND_HOME": str(account.home),
+                "VAULT_PATH": str(account.folder / "way" / "vault"),
+                "PATH": os.environ["PATH"],
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert f"{account.folder}/way belongs to root" in done.stderr
+        assert "system.posix_acl_access" not in os.listxattr(closed)
 
 
 @requirement("guarded:unit")

@@ -41,7 +41,7 @@ def add_to(commands: Any) -> None:
         "--for",
         dest="person",
         metavar="USER",
-        help="whose desk is guarded (default: who used sudo)",
+        help="with --guarded: whose desk it is (default: who used sudo)",
     )
     flag(install, "--yes", "ask nothing")
     uninstall = command(
@@ -74,6 +74,10 @@ def _install(options: argparse.Namespace) -> None:
     if options.guarded:
         _install_guarded(options)
         return
+    if options.person:
+        raise InvalidInput(
+            "--for names whose desk is guarded", hint="add --guarded, or leave it out"
+        )
     from deskhand.config import load
     from deskhand.setup import service
 
@@ -95,14 +99,17 @@ def _install_guarded(options: argparse.Namespace) -> None:
     from deskhand.setup import guarded, holes
 
     guarded.demand_root()
-    person = options.person or environment.variables().get("SUDO_USER")
+    before = guard.find()
+    person = options.person or (
+        before.person if before else environment.variables().get("SUDO_USER")
+    )
     if not person:
         raise InvalidInput(
             "nobody says whose desk it is", hint="name the account: --for USER"
         )
     home, program = guard.HOME, guard.PROGRAM
     question = f"Guard the desk of {person}: a user {guard.USER}, the program in {program}, its home moved to {home}?"
-    if guard.find() is None and not confirm(question, yes=options.yes):
+    if before is None and not confirm(question, yes=options.yes):
         raise Denied("nothing was changed", reason="refused")
     said: list[str] = []
     made = guarded.install(person, utc_now(), _telling(options, said))

@@ -10,12 +10,14 @@ import re
 import shutil
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -35,6 +37,7 @@ from deskhand.guard import (
     desk_command,
     desk_environment,
 )
+from deskhand.notes import walk
 from deskhand.setup import init, unit
 from deskhand.setup.program import copy_program
 
@@ -431,9 +434,7 @@ def _take_file(made: Guard, place: Path, say: Say, name: str | None = None) -> P
     if place.is_relative_to(made.moved):
         return HOME / place.relative_to(made.moved)
     target = HOME / (name or place.name)
-    read = subprocess.run(
-        as_user(made.person, "cat", "--", str(place)), capture_output=True, check=False
-    )
+    read = _start(as_user(made.person, "cat", "--", str(place)))
     if read.returncode:
         raise BadConfig(
             f"{made.person} cannot read {place}",
@@ -486,7 +487,9 @@ def _keep(user: str, folder: Path, name: str, say: Say) -> Path:
     place = BACKUPS / f"deskhand-{name}.tar.gz"
     with open(place, "wb", opener=open_private) as opened:
         _run(
-            as_user(user, "tar", "-C", str(folder), "-cz", "--exclude=./running.json", "."),
+            as_user(
+                user, "tar", "-C", str(folder), "-czS", "--exclude=./running.json", "."
+            ),
             stdout=opened,
         )
         os.fsync(opened.fileno())
@@ -509,45 +512,44 @@ def _open_vault(made: Guard, vault: Path, say: Say) -> Iterator[str]:
     ]
     # What the desk itself made there has inherited them; whatever else stays closed, `holes` names.
     opening = as_user(made.person, "setfacl", "-R", "-P", *shared, "--", str(vault))
-    subprocess.run(opening, capture_output=True, check=False)
+    _try(opening)
+    # What lies in a folder that the person may change can be a link to anywhere by now: root keeps out of it.
+    trusted = {made.person, "root"}
     for folder in reversed(vault.parents):
-        if _may_enter(folder):
-            continue
         owner = pwd.getpwuid(folder.stat().st_uid).pw_name
-        if owner not in (made.person, "root"):
-            raise Denied(
-                f"{folder} belongs to {owner}",
-                reason="vault",
-                hint=f"let {USER} through it, or move the vault",
-            )
-        _run(as_user(owner, "setfacl", "-m", f"u:{USER}:x", "--", str(folder)))
-        yield str(folder)
+        if not _may_enter(folder):
+            if owner not in trusted:
+                raise Denied(
+                    f"{folder} belongs to {owner}",
+                    reason="vault",
+                    hint=f"let {USER} through it, or move the vault",
+                )
+            _run(as_user(owner, "setfacl", "-m", f"u:{USER}:x", "--", str(folder)))
+            yield str(folder)
+        if _try(as_user(made.person, "test", "-O", str(folder), "-o", "-w", str(folder))):
+            trusted = {made.person}
     say(f"{USER} may read and write {vault}, and nothing else of {made.person}'s")
 
 
 def _close_vault(made: Guard, vault: Path, say: Say) -> None:
-    _give_vault_back(made, vault)
+    try:
+        _give_vault_back(made, vault)
+    except Unavailable as error:
+        say(f"what the desk made in {vault} stays as it is: {error.message}")
     gone = [
         word
         for name in (USER, made.person)
         for word in ("-x", f"u:{name}", "-x", f"d:u:{name}")
     ]
-    subprocess.run(
-        as_user(made.person, "setfacl", "-R", "-P", *gone, "--", str(vault)),
-        capture_output=True,
-        check=False,
-    )
+    _try(as_user(made.person, "setfacl", "-R", "-P", *gone, "--", str(vault)))
     say(f"{vault} is {made.person}'s alone again")
 
 
 def _close_folders(above: Iterable[str]) -> None:
     for folder in above:
-        owner = pwd.getpwuid(Path(folder).stat().st_uid).pw_name
-        subprocess.run(
-            as_user(owner, "setfacl", "-x", f"u:{USER}", "--", folder),
-            capture_output=True,
-            check=False,
-        )
+        with suppress(FileNotFoundError):
+            owner = pwd.getpwuid(Path(folder).stat().st_uid).pw_name
+            _try(as_user(owner, "setfacl", "-x", f"u:{USER}", "--", folder))
 
 
 def _give_vault_back(made: Guard, vault: Path) -> None:
@@ -556,26 +558,39 @@ def _give_vault_back(made: Guard, vault: Path) -> None:
         return
     account = pwd.getpwnam(made.person)
     desk = pwd.getpwnam(USER).pw_uid
-    for _, folders, files, opened in os.fwalk(vault):
-        for name in (*folders, *files):
+    folders = [""]
+    with walk.open_root(vault) as root:
+        while folders:
+            folder = folders.pop()
             try:
-                found = os.open(
-                    name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=opened
-                )
-            except FileNotFoundError:
-                continue
-            try:
-                if os.fstat(found).st_uid == desk:
-                    os.chown(f"/proc/self/fd/{found}", account.pw_uid, account.pw_gid)
-            finally:
-                os.close(found)
+                opened = root.reach(folder)
+                names = [entry.name for entry in os.scandir(opened)]
+            except OSError:
+                continue  # gone, or a link by now
+            folders += [
+                f"{folder}/{name}".lstrip("/")
+                for name in names
+                if _give_back(opened, name, desk, account)
+            ]
+
+
+def _give_back(folder: int, name: str, desk: int, account: pwd.struct_passwd) -> bool:
+    """What the desk made becomes the person's. Whether it is a folder."""
+    try:
+        found = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        return False
+    try:
+        info = os.fstat(found)
+        if info.st_uid == desk:
+            os.chown(f"/proc/self/fd/{found}", account.pw_uid, account.pw_gid)
+        return stat.S_ISDIR(info.st_mode)
+    finally:
+        os.close(found)
 
 
 def _may_enter(folder: Path) -> bool:
-    return (
-        subprocess.run(as_user(USER, "test", "-x", str(folder)), check=False).returncode
-        == 0
-    )
+    return _try(as_user(USER, "test", "-x", str(folder)))
 
 
 # Small.
@@ -638,10 +653,20 @@ def _plain(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _start(command: list[str], **how: object) -> subprocess.CompletedProcess[bytes]:
+    """Run it without root's terminal: as the person it can be taken over, and could type there."""
+    around = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    if "input" not in how:
+        around["stdin"] = subprocess.DEVNULL
+    return subprocess.run(command, check=False, start_new_session=True, **around | how)  # type: ignore[call-overload,no-any-return]
+
+
+def _try(command: list[str]) -> bool:
+    return _start(command).returncode == 0
+
+
 def _run(command: list[str], **how: object) -> None:
-    done = subprocess.run(
-        command, stderr=subprocess.PIPE, check=False, **{"stdout": subprocess.DEVNULL} | how
-    )  # type: ignore[call-overload]
+    done = _start(command, **how)
     if done.returncode:
         why = done.stderr.decode(errors="replace").strip().splitlines()
         inner = command

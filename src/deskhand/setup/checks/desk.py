@@ -5,6 +5,7 @@ import os
 import shutil
 import sqlite3
 import stat
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,6 @@ from deskhand.store import revision, schema
 _SECONDS = 15
 """How long a mailbox or a backend may take to answer."""
 RESTORE = "bring a backup back: `deskhand restore FILE`"
-_OTHERS = stat.S_IRGRP | stat.S_IROTH
 
 
 def vault(desk: Desk, vault: NoteVault | None = None) -> Finding:
@@ -85,19 +85,25 @@ def _look_into(root: Path) -> Finding:
     if missing:
         says = f"{', '.join(missing)} will be made when needed"
         return warning(says, "deskhand doctor --fix makes them now")
-    if root.stat().st_mode & _OTHERS and (
+    if _is_open(root) and (
         open_to_others := [name for name in FOLDERS if _is_open(root / name)]
     ):
         says = f"others on this machine may read {', '.join(open_to_others)}: your mail and what waits"
-        return warning(
-            says,
-            f"chmod -R go-rwx {' '.join(map(str, (root / name for name in open_to_others)))}",
-        )
+        places = [root / name for name in open_to_others]
+        whose = "o" if _read_by_others(root) == stat.S_IROTH else "go"
+        return warning(says, f"chmod -R {whose}-rwx {' '.join(map(str, places))}")
     return good("all folders of the desk are in the vault")
 
 
 def _is_open(folder: Path) -> bool:
-    return bool(folder.stat().st_mode & _OTHERS)
+    return bool(folder.stat().st_mode & _read_by_others(folder))
+
+
+def _read_by_others(folder: Path) -> int:
+    """Where there are access-control entries the group's bits are what these may at most: a guarded desk has one."""
+    if sys.platform == "linux" and "system.posix_acl_access" in os.listxattr(folder):
+        return stat.S_IROTH
+    return stat.S_IRGRP | stat.S_IROTH
 
 
 def _is_shut(folder: Path) -> bool:
