@@ -451,6 +451,37 @@ def bury_the_desk_in_files() -> None:
 
 
 @way
+def name_files_in_no_text() -> None:
+    """They stay: every later way, and the person's yes, is tried beside them."""
+    for folder in ("Approved", "Rejected", "Pending_Approval", "Drafts", "Needs_Action"):
+        for name in (b"\xff\xfe.md", b"\xff.txt"):
+            vault(folder, os.fsdecode(name)).write_text(
+                "---\ntype: email_send\nstatus: approved\nto: x\n---\n"
+            )
+    send_again()
+
+
+@way
+def make_folders_too_deep_and_files_too_large() -> None:
+    for place in (vault("huge.md"), vault("Approved", "huge.md")):
+        place.touch()
+        os.truncate(place, 1 << 40)
+    outer = os.open(vault(), os.O_RDONLY)
+    for _ in range(1200):
+        for name in ("beside", "deep"):
+            os.mkdir(name, dir_fd=outer)
+        inner = os.open("deep", os.O_RDONLY, dir_fd=outer)
+        os.close(outer)
+        outer = inner
+    os.close(outer)
+    server = Server("obsidian")
+    server.tool("search_notes", query="x")
+    server.close()
+    send_again()
+    subprocess.run(["rm", "-r", vault("deep"), vault("beside")], check=False)
+
+
+@way
 def take_the_locks_of_the_vaults_folders() -> None:
     import fcntl
 
