@@ -10,6 +10,7 @@ from deskhand.gate.cards import CardFilter
 from deskhand.gate.rate import Limits
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.orchestrator.replies import look_around
+from deskhand.orchestrator.status import facts
 from deskhand.store import Transaction
 from tests.gate.site import HELLO, said
 from tests.gate.test_cards import Study, asked, record, sent, study
@@ -137,7 +138,7 @@ async def test_an_answered_card_keeps_what_was_known_when_it_was_answered(
 
 
 @requirement("queue:limit")
-async def test_what_waits_for_the_limit_says_until_when_and_leaves_when_it_is_raised(
+async def test_what_waits_for_the_limit_stands_last_says_its_turn_and_leaves_when_it_is_raised(
     study: Study,
 ) -> None:
     limit = {"DESKHAND_MAX_SENDS": "1", "DESKHAND_HOLD_SECONDS": "0"}
@@ -154,6 +155,15 @@ async def test_what_waits_for_the_limit_says_until_when_and_leaves_when_it_is_ra
         assert [card.until for card in shown[1:]] == [started + timedelta(hours=1)] * 2
         await look_around(desk)
         assert await desk.gate.release_due() == []
+        asked_last = await asked(desk, client, subject="Letter 3")
+        queue = [request.id for request in (await desk.waiting.requests())[0]]
+        assert queue == [asked_last.id, *sorted(card.id for card in cards[1:])]
+        first, cursor = await desk.waiting.cards(limit=2)
+        rest, _ = await desk.waiting.cards(limit=2, after=cursor)
+        assert [card.id for card in (*first, *rest)] == queue
+        assert [each.id for each in (await facts(desk)).waiting] == [asked_last.id]
+        turns = [(await desk.waiting.card(card.id)).until for card in cards[1:]]
+        assert turns == [started + timedelta(hours=1), started + timedelta(hours=2)]
     async with study.opened(**limit | {"DESKHAND_MAX_SENDS": "2"}) as (desk, _):
         await look_around(desk)
         assert await desk.gate.release_due() == [cards[1].id]

@@ -114,7 +114,8 @@ class Card:
     @property
     def cursor(self) -> str:
         """Its place in the list."""
-        return write_cursor(self.urgent, self.created, self.id)
+        limited = self.state == "approved" and self.until is not None
+        return write_cursor(rank(self.urgent, limited), self.created, self.id)
 
 
 Named = tuple[tuple[Recipient, ...], tuple[Recipient, ...], tuple[Recipient, ...]]
@@ -217,13 +218,24 @@ def _standing(request: Request, now: datetime) -> tuple[CardState, datetime | No
         and request.state in ("waiting", "unknown")
     ):
         return "snoozed", request.snoozed
-    if request.state == "approved" and request.resting == "rate":
+    if request.waits_for_limit:
         return request.state, request.due
     return request.state, None
 
 
-def write_cursor(urgent: bool, created: datetime, name: str) -> str:
-    return f"{'u' if urgent else 'o'}{clock.to_ms(created)}-{name}"
+def rank(urgent: bool, waits_for_limit: bool) -> int:
+    """Where something stands in the queue: urgent, ordinary, or answered and waiting for the limit."""
+    if waits_for_limit:
+        return 2
+    return int(not urgent)
+
+
+def write_cursor(place: int, created: datetime, name: str) -> str:
+    return f"{CURSOR_LETTERS[place]}{clock.to_ms(created)}-{name}"
+
+
+CURSOR_LETTERS = ("u", "o", "l")
+"""How a cursor writes a rank."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,9 @@ from deskhand.gate.requests import OPEN, Folder, Request, State
 from deskhand.gate.rows import find_where
 from deskhand.store import Transaction, marks
 
+_RANK = "CASE WHEN state = 'approved' AND resting = 'rate' THEN 2 ELSE 1 - urgent END"
+"""The same as `cards.rank`."""
+
 
 def page(
     tx: Transaction,
@@ -19,7 +22,9 @@ def page(
     *,
     snoozed: bool | None = None,
 ) -> list[Request]:
-    """The open requests behind a place, urgent ones and then the oldest first: all, those put off, or the others."""
+    """The open requests behind a place: all, those put off, or the others.
+
+    Urgent ones and then the oldest first; what is answered and waits for the limit comes last."""
     sleeping = {
         None: "",
         True: " AND snoozed > ?",
@@ -29,8 +34,8 @@ def page(
     return find_where(
         tx,
         f"state IN ({marks(OPEN)})"
-        f" AND (1 - urgent, created, id) > (?, ?, ?){sleeping}"
-        " ORDER BY 1 - urgent, created, id LIMIT ?",
+        f" AND ({_RANK}, created, id) > (?, ?, ?){sleeping}"
+        f" ORDER BY {_RANK}, created, id LIMIT ?",
         *(*OPEN, *after, *values, limit),
     )
 

@@ -36,11 +36,21 @@ def limits_of(settings: Settings) -> Limits:
 
 
 def judge(*, sent: Sequence[datetime], now: datetime, limits: Limits) -> Allow | Wait:
-    """Whether the rate lets one more mail leave now. What a clock that was far ahead wrote down counts as just sent."""
-    known = [now if at > now + limits.window else at for at in sent]
-    recent = sorted(at for at in known if at > now - limits.window)
-    if len(recent) < limits.most:
-        return Allow()
+    """Whether the rate lets one more mail leave now."""
+    until = find_turn(sent=sent, ahead=0, now=now, limits=limits)
+    return Allow() if until <= now else Wait(until)
+
+
+def find_turn(
+    *, sent: Sequence[datetime], ahead: int, now: datetime, limits: Limits
+) -> datetime:
+    """When a mail may leave if the `ahead` ones before it leave as soon as they may.
+
+    What a clock that was far ahead wrote down counts as just sent."""
     if not limits.most:
-        return Wait(until=now + limits.window)
-    return Wait(until=recent[-limits.most] + limits.window)
+        return now + limits.window
+    known = [now if at > now + limits.window else at for at in sent]
+    recent = sorted(at for at in known if at > now - limits.window)[-limits.most :]
+    free = [now - limits.window] * (limits.most - len(recent))
+    rounds, place = divmod(ahead, limits.most)
+    return [*free, *recent][place] + limits.window * (rounds + 1)

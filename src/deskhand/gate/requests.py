@@ -188,6 +188,11 @@ class Request:
         return self.token is not None or self.once_more
 
     @property
+    def waits_for_limit(self) -> bool:
+        """The person has said yes, and it leaves when the rate lets it."""
+        return self.state == "approved" and self.resting == "rate"
+
+    @property
     def left(self) -> datetime:
         """When a sent one left the desk."""
         return self.tried or self.frozen or self.created

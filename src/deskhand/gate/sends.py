@@ -1,12 +1,13 @@
 """What a claim touches beside its request: the window of sends, and the approvals that a person wrote by hand."""
 
+from collections import Counter
 from collections.abc import Collection
 from datetime import datetime
 
 from deskhand import clock
 from deskhand.gate.actions import Action, read_action
 from deskhand.gate.folders import RequestFile
-from deskhand.gate.rate import Allow, Limits, Wait, judge
+from deskhand.gate.rate import Allow, Limits, Wait, find_turn, judge
 from deskhand.gate.requests import Request
 from deskhand.store import Transaction, marks
 
@@ -22,19 +23,23 @@ def allow(
 
 
 def wake_limited(tx: Transaction, now: datetime, limits: Limits) -> None:
-    """As many of what waits for the limit as may leave are tried now: it may have been raised since."""
-    free: dict[frozenset[str], int] = {}
+    """What waits for the limit has its turn in the order of the answers; whose turn it is is tried now.
+
+    The limit may have been raised since, and what stood before it may be gone."""
+    ahead: Counter[frozenset[str]] = Counter()
     rows = tx.all(
-        "SELECT id, action FROM requests WHERE resting = 'rate' AND state = 'approved' ORDER BY decided, id"
+        "SELECT id, action, due FROM requests WHERE resting = 'rate' AND state = 'approved' ORDER BY decided, id"
     )
-    for name, text in rows:
+    for name, text, due in rows:
         account = limits.sharing(read_action(text).account)
-        if account not in free:
-            free[account] = limits.most - len(sent_since(tx, now - limits.window, account))
-        if free[account] > 0:
+        sent = sent_since(tx, now - limits.window, account)
+        turn = find_turn(sent=sent, ahead=ahead[account], now=now, limits=limits)
+        ahead[account] += 1
+        if turn <= now:
             sql = "UPDATE requests SET due = ?, resting = NULL, note = NULL WHERE id = ?"
             tx.execute(sql, clock.to_ms(now), name)
-        free[account] -= 1
+        elif clock.to_ms(turn) != due:
+            tx.execute("UPDATE requests SET due = ? WHERE id = ?", clock.to_ms(turn), name)
 
 
 def sent_since(

@@ -11,6 +11,7 @@ from deskhand.gate import enclosures, lists, recipients
 from deskhand.gate.asking import participants_of
 from deskhand.gate.cards import (
     ASSESSMENT,
+    CURSOR_LETTERS,
     EVERY,
     Assessment,
     Card,
@@ -19,6 +20,7 @@ from deskhand.gate.cards import (
     assess_card,
     card_of,
     name_recipients,
+    rank,
     write_cursor,
 )
 from deskhand.gate.recipients import Acquaintance
@@ -64,7 +66,7 @@ class Waiting:
     async def requests(
         self, *, limit: int = 50, after: str | None = None, snoozed: bool | None = None
     ) -> tuple[list[Request], str | None]:
-        """A page of what waits or is under way, the urgent and then the oldest first, and the cursor of the next."""
+        """A page of what waits or is under way, in the order of `lists.page`, and the cursor of the next."""
         place = _place(after)
         await self._notice()
         now = self._now()
@@ -72,7 +74,9 @@ class Waiting:
         more = None
         if len(rows) > limit:
             last = rows[limit - 1]
-            more = write_cursor(last.urgent, last.created, last.id)
+            more = write_cursor(
+                rank(last.urgent, last.waits_for_limit), last.created, last.id
+            )
         heard = await self._refresh_all(rows[:limit])
         return [request for request in heard if request.state in OPEN], more
 
@@ -247,7 +251,7 @@ def _place(cursor: str | None) -> tuple[int, int, str]:
     created, dash, name = cursor[1:].partition("-")
     is_time = created.isdecimal() and created.isascii() and len(created) <= _FURTHEST
     if (
-        kind not in ("u", "o")
+        kind not in CURSOR_LETTERS
         or not dash
         or not is_time
         or not name.isascii()
@@ -257,4 +261,4 @@ def _place(cursor: str | None) -> tuple[int, int, str]:
             "cursor", "is not a cursor of this list", cursor[:60], "Ask without a cursor"
         )
         raise InvalidInput("this cursor does not continue this list", fields=[problem])
-    return int(kind == "o"), int(created), name
+    return CURSOR_LETTERS.index(kind), int(created), name
