@@ -343,6 +343,24 @@ def mbox(file: Path) -> Path:
 
 
 @requirement("mail:import")
+async def test_an_imported_copy_of_what_the_person_sent_is_sent_mail_and_a_forged_one_is_not(
+    tmp_path: Path,
+) -> None:
+    mailbox = LocalMailbox(tmp_path / "mail.db", "me@example.com", lambda: DATE)
+    own = letter(sender="Me <Me@example.com>", to="ann@example.org", subject="Mine")
+    forged = b"Received: from x by y; Mon, 2 Feb 2026 10:00:00 +0000\n" + letter(
+        sender="me@example.com", to="thief@example.org", subject="Forged"
+    )
+    reminder = letter(sender="me@example.com", subject="Reminder")
+    mails = [Incoming(raw, False) for raw in (own, forged, reminder)]
+    assert await mailbox.receive(mails) == 3
+    sent = {mail.subject for mail in await mailbox.search("in:sent", 9)}
+    assert sent == {"Mine", "Reminder"}
+    arrived = {mail.subject for mail in await mailbox.search("in:inbox", 9)}
+    assert arrived == {"Forged", "Reminder"}
+
+
+@requirement("mail:import")
 def test_maildir_mbox_and_eml_are_imported_once(home: Home, tmp_path: Path) -> None:
     source = tmp_path / "old mail"
     maildir(source / "Maildir")

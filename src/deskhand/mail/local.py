@@ -45,7 +45,7 @@ from deskhand.mail import (
     mime,
     query,
 )
-from deskhand.mail.addresses import recipient
+from deskhand.mail.addresses import addresses_in, recipient
 from deskhand.mail.changes import Deed
 from deskhand.mail.mime import Parsed
 
@@ -165,8 +165,8 @@ class LocalMailbox:
         return fate or Unclear("this mailbox never prepared that mail")
 
     async def receive(self, mails: Sequence[Incoming]) -> int:
-        """File mails that came from outside; how many were new. One that is already there is left as it is."""
-        return await self._read(_receive, mails, self._now())
+        """File mails from elsewhere; how many were new. One that is already there is left as it is."""
+        return await self._read(_receive, mails, self._now(), self._address)
 
     async def position(self) -> str:
         return str(await self._read(_last_arrival))
@@ -301,7 +301,7 @@ def _known_thread(db: Connection, parsed: Parsed) -> int | None:
     return None
 
 
-def _receive(db: Connection, mails: Sequence[Incoming], now: datetime) -> int:
+def _receive(db: Connection, mails: Sequence[Incoming], now: datetime, address: str) -> int:
     """Parsing takes longest, so it is done before the transaction begins."""
     parsed = [mime.parse(mail.raw) for mail in mails]
     new = 0
@@ -312,11 +312,22 @@ def _receive(db: Connection, mails: Sequence[Incoming], now: datetime) -> int:
             ).fetchone():
                 continue
             labels = ["INBOX"] if mail.seen else ["INBOX", "UNREAD"]
+            if _was_sent_from(address, read):
+                to_self = address.casefold() in map(str.casefold, addresses_in(read.to))
+                labels = ["SENT", *labels] if to_self else ["SENT"]
             # A date in the future would stand above everything for years.
             arrived = min(read.received or mail.dated or read.date or now, now)
             _file(db, mail.raw, read, arrived, labels)
             new += 1
     return new
+
+
+def _was_sent_from(address: str, mail: Parsed) -> bool:
+    """Whether it is a copy of a mail that the mailbox's owner sent.
+
+    What came from outside says by which server, whatever its From line claims."""
+    authors = [author.casefold() for author in addresses_in(mail.sender)]
+    return authors == [address.casefold()] and mail.received is None
 
 
 def _digest(raw: bytes) -> bytes:
