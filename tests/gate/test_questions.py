@@ -155,13 +155,23 @@ async def test_the_page_shows_the_question_and_its_choices(home: Home) -> None:
                 "Tea\u200b or coffee? https://evil.example",
                 choices=["tea", "coffee"],
             )
-        (card,) = await place.waiting()
+            (card,) = await place.waiting()
+            await ask(client, "Is it late?", choices=["Yes", "No"])
+            mail = {"to": "ann@example.org", "subject": "Tea", "body": "At four."}
+            await client.call_tool("send_email", mail)
         assert card.risk.level == "high"
+        (late,) = [each for each in await place.waiting() if each.risk.level == "low"]
         async with (
             served(web_site(place.desk)) as address,
             signed_in(place.desk, address) as person,
         ):
-            assert "a question to you" in (await person.reads("/")).text
+            queue = (await person.reads("/")).text
+            assert "a question to you" in queue
+            # A yes to many at once answers no question, and nothing is asked by an account without a name.
+            assert f'value="{late.id}"' not in queue
+            assert "Account" not in queue
+            asked = (await person.reads(f"/approvals/{late.id}")).text
+            assert '<summary class="button">None of these</summary>' in asked
             shown = (await person.reads(f"/approvals/{card.id}")).text
             assert '<button name="words" value="coffee">' in shown
             fields = {"digest": card.digest, "words": "coffee"}

@@ -208,7 +208,7 @@ async def _filters(
         ("kind", "Kind", _KINDS),
         ("asker", "Asked by", [(name, name) for name in askers]),
     ]
-    accounts = sorted({card.account for card in cards})
+    accounts = sorted({card.account for card in cards if card.account})
     if len(accounts) > 1:
         offered.append(("account", "Account", [(name, name) for name in accounts]))
     return offered
