@@ -18,7 +18,6 @@ from deskhand import audit
 from deskhand.audit import vault_log
 from deskhand.config import Settings
 from deskhand.errors import (
-    Changed,
     Denied,
     DeskError,
     OutcomeUnknown,
@@ -124,9 +123,8 @@ class Delivery:
             if isinstance(verdict, Wait):
                 return verdict
             withdrawn.extend(ledger.withdraw(tx, request.asked))
-            if not sends.use_approval(tx, request, found, self._now()):
-                raise _explain_use(tx, request, found)
-            if not ledger.insert(tx, request):
+            used = sends.use_approval(tx, request, found, self._now())
+            if not used or not ledger.insert(tx, request):
                 raise _under_way()
             self._door.demand_unchanged(found)
             answer = self._door.policy.answer("approved", call.by, "hand-written")
@@ -344,14 +342,6 @@ class Delivery:
             await asyncio.to_thread(
                 vault_log.write_entry, self._settings.vault_path, logs, entry
             )
-
-
-def _explain_use(tx: Transaction, request: Request, found: RequestFile) -> DeskError:
-    """Why a hand-written yes that was just used releases nothing more."""
-    theirs = ledger.find(tx, sends.name_user(tx, found))
-    if theirs is not None and theirs.asked == request.asked:
-        return _under_way()
-    return Changed(f"{found.path} was used for another mail in this moment")
 
 
 def _under_way() -> UnderWay:

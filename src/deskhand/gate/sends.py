@@ -5,6 +5,8 @@ from collections.abc import Collection
 from datetime import datetime
 
 from deskhand import clock
+from deskhand.errors import Changed
+from deskhand.gate import ledger
 from deskhand.gate.actions import Action, read_action
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.rate import Allow, Limits, Wait, find_turn, judge
@@ -77,8 +79,9 @@ def give_back(tx: Transaction, request: Request) -> None:
 def use_approval(
     tx: Transaction, request: Request, found: RequestFile, now: datetime
 ) -> bool:
-    """Write down that a hand-written approval is used; not where it was used before. See `take_turns`."""
+    """Write down that a hand-written approval is used; not where the same mail has used it. See `take_turns`."""
     if was_used(tx, found):
+        _demand_same_mail(tx, request, found)
         return False
     # A clock that was ahead must not make it newer than its own use.
     at = max(clock.to_ms(now), found.written)
@@ -93,13 +96,12 @@ def was_used(tx: Transaction, found: RequestFile) -> bool:
     return row is not None and row[0] is not None and row[0] >= found.written
 
 
-def name_user(tx: Transaction, found: RequestFile) -> str:
-    """The request that used an approval with this content last."""
-    row = tx.one(
-        "SELECT action_id FROM used_files WHERE content = ? ORDER BY at DESC LIMIT 1",
-        found.content,
-    )
-    return str(row[0]) if row else ""
+def _demand_same_mail(tx: Transaction, request: Request, found: RequestFile) -> None:
+    last = "SELECT action_id FROM used_files WHERE content = ? ORDER BY at DESC LIMIT 1"
+    ((used_by,),) = tx.all(last, found.content)
+    theirs = ledger.find(tx, used_by)
+    if theirs is None or theirs.asked != request.asked:
+        raise Changed(f"{found.path} was used for another mail in this moment")
 
 
 def take_turns(tx: Transaction) -> None:
