@@ -18,6 +18,7 @@ from mcp import Client
 
 from deskhand.app import Desk
 from deskhand.config import load
+from deskhand.gate import passwords
 from deskhand.servers.obsidian import obsidian_server
 from tests.home import TOKEN, Home
 from tests.terminal import Terminal
@@ -42,6 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """What hypothesis tries is the same each time; the long runs try something new."""
     settings.register_profile("suite", derandomize=config.getoption("--scale") == 1)
     settings.load_profile("suite")
+    # A kept password says what it costs to try one. That of a desk that a test makes here may cost little.
+    passwords._COST = 2**4
     os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("trust.pem"))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell's background job ignores Ctrl-C, and so would every program that a test starts.

@@ -316,6 +316,10 @@ async def test_a_password_can_be_added_and_guessing_it_ends_soon(
         ) == (2, True, False)
         assert in_terminal(home, "password", "set", stdin=f"{PASSWORD}\n").returncode == 0
         assert 'type="password"' in (await http.get("/enter")).text
+        ((kept,),) = await desk.store.read(
+            lambda tx: tx.all("SELECT hash FROM page_password")
+        )
+        assert kept.startswith("scrypt:32768:8:1:")
 
         assert await tries(PASSWORD, Origin="http://evil.example") == 403
         assert await tries(PASSWORD) == 303
