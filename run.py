@@ -55,7 +55,7 @@ MEASURED = [
     "tests/test_faults.py",
     "tests/test_store.py",
 ]
-# It makes this machine's desk a guarded one for a while, which every other test would notice.
+# It makes this machine's desk a guarded one for a while, which every other test would notice: it runs before them.
 ALONE = "tests/setup/test_guarded.py"
 ROOM_IN_MEMORY = 2_000_000_000
 # One more than the two cores it has to do with: much of the time a test waits for a clock or another process.
@@ -66,7 +66,7 @@ SYSTEM_PACKAGES = {
     "rg": "ripgrep",
     "tmux": "tmux",
     "dovecot": "dovecot-imapd",
-    "chromium": "chromium",
+    "chromium": "chromium fonts-liberation",
     "nginx": "nginx-light",
     "zbarimg": "zbar-tools",
     "zsh": "zsh",
@@ -74,6 +74,17 @@ SYSTEM_PACKAGES = {
     "setfacl": "acl",
     "systemd-analyze": "systemd",
 }
+TEST_PROGRAMS = (
+    "strace",
+    "tmux",
+    "dovecot",
+    "chromium",
+    "nginx",
+    "zbarimg",
+    "zsh",
+    "fish",
+    "setfacl",
+)
 # Mail servers that some tests run against: unpacked, not installed, because Debian lets none of them be beside another.
 SERVER_PACKAGES = (
     "courier-imap",
@@ -213,35 +224,23 @@ def uv_for_now():
 
 
 def test(arguments):
-    # Packages come from far away; meanwhile the machine looks at the code.
+    steps = [["pytest", *arguments]] if arguments else whole_run()
+    with folder_in_memory() as environment:
+        alone = [] if arguments else [["pytest", ALONE]]
+        return look_and_gather(alone, environment) or run_steps(steps, environment)
+
+
+def look_and_gather(alone, environment):
+    """Packages come from far away: meanwhile the machine looks at the code, and runs what must run alone."""
     with ThreadPoolExecutor() as pool:
-        coming = [pool.submit(gather_programs), pool.submit(install_judges)]
-        failed = next(filter(None, pool.map(run_steps, CHECKS)), 0)
+        coming = [pool.submit(install_judges)]
+        looking = [pool.submit(run_steps, steps) for steps in CHECKS]
+        install_system_packages(TEST_PROGRAMS)
+        coming.append(pool.submit(unpack_servers))
+        failed = [run_steps(alone, environment), *(each.result() for each in looking)]
     for packages in coming:
         packages.result()
-    if failed:
-        return failed
-    with folder_in_memory() as environment:
-        return run_steps(
-            [["pytest", *arguments]] if arguments else whole_run(), environment
-        )
-
-
-def gather_programs():
-    install_system_packages(
-        [
-            "strace",
-            "tmux",
-            "dovecot",
-            "chromium",
-            "nginx",
-            "zbarimg",
-            "zsh",
-            "fish",
-            "setfacl",
-        ]
-    )
-    unpack_servers()
+    return next(filter(None, failed), 0)
 
 
 def run_steps(steps, environment=None):
@@ -277,14 +276,13 @@ def folder_in_memory():
 
 
 def whole_run():
-    """All tests; what the measured ones reach is reported, and pyproject.toml says how much it must be."""
+    """All other tests; what the measured ones reach is reported, and pyproject.toml says how much it must be."""
     return [
         ["coverage", "erase"],
         ["coverage", "run", "-m", "pytest", *WORKERS, *MEASURED],
         ["coverage", "combine", "--quiet"],
         ["coverage", "report"],
         ["pytest", *WORKERS, *(f"--ignore={path}" for path in [*MEASURED, ALONE])],
-        ["pytest", ALONE],
     ]
 
 
@@ -333,7 +331,10 @@ def first_sentence(program):
 def install_system_packages(programs):
     """Only as root on Debian; elsewhere the tests that miss a program say so and are skipped."""
     missing = [
-        SYSTEM_PACKAGES[program] for program in programs if not shutil.which(program)
+        package
+        for program in programs
+        if not shutil.which(program)
+        for package in SYSTEM_PACKAGES[program].split()
     ]
     if not missing or os.geteuid() != 0 or not shutil.which("apt-get"):
         return
@@ -341,7 +342,9 @@ def install_system_packages(programs):
     quiet = {"check": False, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     subprocess.run(["apt-get", "update", "-qq"], **quiet)
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    subprocess.run(["apt-get", "install", "-y", "-qq", *missing], env=environment, **quiet)
+    # Without what Chromium recommends: printers, Ghostscript and a newer systemd take most of a minute.
+    install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing]
+    subprocess.run(install, env=environment, **quiet)
 
 
 def unpack_servers():
