@@ -807,7 +807,7 @@ async def test_what_is_nested_deeper_than_anybody_reads_is_refused(place: Guarde
 @pytest.mark.parametrize(
     ("values", "most"),
     [
-        ({"rows": [{"a": number} for number in range(30_000)]}, 200),
+        ({"rows": [{"a": number} for number in range(3_000)]}, 200),
         ({"text": "\u200b" * 300_000}, 1),
         ({"k" * 100_000: 1, "z": 2}, 1),
     ],
