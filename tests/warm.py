@@ -45,8 +45,9 @@ LAUNCHER = """\
 import _signal, _socket, marshal, os, sys
 
 early = {{name for name in os.environ if name.startswith({early})}}
-if os.environ.get("LC_CTYPE") == "C.UTF-8":  # Python's own doing, where nothing else was said
-    early.remove("LC_CTYPE")
+for name in ("LC_CTYPE", "LANG"):
+    if os.environ.get(name) == "C.UTF-8":  # as Python itself says where nobody says anything
+        early.remove(name)
 if sys.argv[1:3] != ["-m", "deskhand"] or early:
     os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 umask = os.umask(0)
