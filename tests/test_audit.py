@@ -428,13 +428,15 @@ def test_of_a_call_whose_end_nobody_saw_it_is_on_the_record_that_it_began(
 KILLED = """
 import asyncio, os, signal, sys
 from deskhand.app import Desk
+from deskhand.audit.behind import Begun
 from deskhand.config import load
 
 async def pass_calls():
     desk = Desk(load(os.environ).settings)
     await desk.settle_record(behind=64)
     for number in range(60):
-        begun = desk.begin_entry("guard_mcp", f"call_{number}", "evil", (), "")
+        begun = Begun(desk.now(), "guard_mcp", f"call_{number}", "evil", (), "")
+        desk.keep_begun(begun)
         desk.record_behind(begun, None, 1)
     print("answered", flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -479,13 +481,20 @@ async def test_what_passes_goes_on_the_record_together_and_waits_for_nobody_who_
     desk = Desk(load(home.environment).settings)
     for number in range(150):
         await desk.settle_record(behind=100)
-        begun = desk.begin_entry("guard_mcp", f"call_{number}", "evil", (), "")
+        begun = Begun(NOON, "guard_mcp", f"call_{number % 75}", "evil", (), "")
+        desk.keep_begun(begun)
         desk.record_behind(begun, None, 1)
     await desk.settle_record()
 
     entries = await desk.store.read(lambda tx: audit.entries(tx, limit=200))
     named = [entry.action_type for _, entry in reversed(entries)]
-    assert named == [f"call_{number}" for number in range(150)]
+    assert named == [f"call_{number % 75}" for number in range(150)]
+    assert await desk.store.read(audit.verify) == audit.Verified(150)
+    counted = "SELECT action, sum(entries), min(first_seq), max(last_seq) FROM audit_days GROUP BY action"
+    found = await desk.store.read(lambda tx: tx.all(counted))
+    assert sorted(found, key=lambda row: row[2]) == [
+        (f"call_{number}", 2, number + 1, number + 76) for number in range(75)
+    ]
     (journal_file,) = home.path.glob("behind-*")
     assert journal_file.read_bytes() == b""
     desk.close()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from deskhand.agents.mail import Mailroom
     from deskhand.agents.post import Post
     from deskhand.audit import Entry, RecordLine, Result
-    from deskhand.audit.behind import Begun, Behind, Facts
+    from deskhand.audit.behind import Begun, Behind
     from deskhand.audit.journal import Journal
     from deskhand.config import MailAccount, NoteVault, Settings
     from deskhand.foreign.servers import Foreign
@@ -637,15 +637,9 @@ class Desk:
                     "not_on_record", extra=entry.model_dump() | {"failure": str(failure)}
                 )
 
-    def begin_entry(
-        self, actor: str, action: str, target: str, facts: "Facts", digest: str
-    ) -> "Begun":
+    def keep_begun(self, begun: "Begun") -> None:
         """What `record_behind` will put on the record, as far as it is known before it has ended: that it began."""
-        from deskhand.audit.behind import Begun
-
-        begun = Begun(self.now(), actor, action, target, facts, digest)
         self._keep_in_journal(begun.name, begun.write_begun())
-        return begun
 
     def record_behind(
         self, begun: "Begun", error: DeskError | None, milliseconds: int

@@ -6,7 +6,7 @@ log files in the vault, and witness knows when the whole database lost its end.
 """
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -204,36 +204,39 @@ def append(tx: Transaction, entry: Entry) -> None:
     append_lines(tx, [line_of(entry)])
 
 
-def append_lines(tx: Transaction, lines: Iterable[RecordLine]) -> None:
-    for line in lines:
-        _append(tx, line)
-
-
-def _append(tx: Transaction, line: RecordLine) -> None:
-    text = line.text
-    names = (line.day, index_name(line.actor), index_name(line.action), line.result)
+def append_lines(tx: Transaction, lines: Sequence[RecordLine]) -> None:
     if tx.dialect == "postgresql":
         # Chained by the commit itself: the head is locked while the server commits, never while a client thinks.
         sql = "INSERT INTO audit_queue (entry, day, actor, action, result) VALUES (?, ?, ?, ?, ?)"
-        tx.execute(sql, text, *names)
+        for line in lines:
+            tx.execute(sql, line.text, *_counted_as(line))
     else:
-        _chain(tx, text, names)
+        _chain(tx, lines)
 
 
-def _chain(tx: Transaction, text: str, names: tuple[str, ...]) -> None:
-    ((seq, previous),) = tx.all(
-        "UPDATE audit_head SET seq = seq + 1 WHERE id = 1 RETURNING seq, hash"
+def _counted_as(line: RecordLine) -> tuple[str, str, str, str]:
+    return line.day, index_name(line.actor), index_name(line.action), line.result
+
+
+def _chain(tx: Transaction, lines: Sequence[RecordLine]) -> None:
+    ((last, digest),) = tx.all(
+        "UPDATE audit_head SET seq = seq + ? WHERE id = 1 RETURNING seq, hash", len(lines)
     )
-    digest = _link(previous, seq, text)
-    tx.execute("INSERT INTO audit (seq, entry, hash) VALUES (?, ?, ?)", seq, text, digest)
+    rows: list[tuple[int, str, str]] = []
+    found: dict[tuple[str, ...], list[int]] = {}
+    for seq, line in enumerate(lines, last - len(lines) + 1):
+        digest = _link(digest, seq, line.text)
+        rows.append((seq, line.text, digest))
+        found.setdefault(_counted_as(line), []).append(seq)
+    tx.many("INSERT INTO audit (seq, entry, hash) VALUES (?, ?, ?)", rows)
     tx.execute("UPDATE audit_head SET hash = ? WHERE id = 1", digest)
-    tx.note_beside("head", f"{seq} {digest}")
+    tx.note_beside("head", f"{last} {digest}")
     # Counters by day, so that neither a plot nor a search has to read the whole record; no part of the proof.
-    tx.execute(
-        "INSERT INTO audit_days (day, actor, action, result, entries, first_seq, last_seq) VALUES (?, ?, ?, ?, 1, ?, ?)"
+    tx.many(
+        "INSERT INTO audit_days (day, actor, action, result, entries, first_seq, last_seq) VALUES (?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (day, actor, action, result)"
-        " DO UPDATE SET entries = audit_days.entries + 1, last_seq = excluded.last_seq",
-        *(*names, seq, seq),
+        " DO UPDATE SET entries = audit_days.entries + excluded.entries, last_seq = excluded.last_seq",
+        [(*names, len(seqs), seqs[0], seqs[-1]) for names, seqs in found.items()],
     )
 
 

@@ -26,8 +26,11 @@ _DIGEST = secrets.token_hex(16)
 
 
 @lru_cache(256)
-def _write_known(actor: str, action: str, target: str, facts: Facts) -> str:
-    """What all entries of such calls say, written once: the same programs call the same tools all day."""
+def _write_known(actor: str, action: str, target: str, facts: Facts) -> tuple[str, ...]:
+    """What all entries of such calls say, written once: the same programs call the same tools all day.
+
+    Before the name of the entry, before the digest, and after it.
+    """
     entry = Entry(
         timestamp="",
         correlation_id=_NAME,
@@ -38,7 +41,8 @@ def _write_known(actor: str, action: str, target: str, facts: Facts) -> str:
         parameters={**dict(facts), "digest": _DIGEST},
     )
     known = redact_entry(entry).model_dump_json(exclude_none=True, exclude=_AT_THE_END)
-    return known.removesuffix("}")
+    before, rest = known.removesuffix("}").split(_NAME)
+    return before, *rest.split(_DIGEST)
 
 
 class Begun:
@@ -58,8 +62,8 @@ class Begun:
         self._began = clock.iso(now)
         self._actor = actor
         self._action = action
-        known = _write_known(actor, action, target, facts)
-        self._known = known.replace(_NAME, self.name).replace(_DIGEST, digest)
+        before, between, after = _write_known(actor, action, target, facts)
+        self._known = f"{before}{self.name}{between}{digest}{after}"
 
     def write_begun(self) -> str:
         """The line that counts where no other comes."""

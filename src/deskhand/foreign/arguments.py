@@ -25,7 +25,7 @@ _CANONICAL = json.JSONEncoder(
 def canonical(arguments: Mapping[str, Any]) -> str:
     """JSON with sorted keys, numbers as they came; what no JSON can say is refused."""
     try:
-        text = _CANONICAL.encode(arguments)
+        text = write_canonical(arguments)
         text.encode()
     except (ValueError, TypeError, RecursionError) as error:
         raise refuse(
@@ -40,6 +40,11 @@ def canonical(arguments: Mapping[str, Any]) -> str:
             "arguments", f"more than {MOST_DEEP} levels are more than anybody can read"
         )
     return text
+
+
+def write_canonical(arguments: Mapping[str, Any]) -> str:
+    """The same, where it is known that they can be written."""
+    return _CANONICAL.encode(arguments)
 
 
 def is_writable(arguments: Mapping[str, Any], line: bytes) -> bool:

@@ -42,7 +42,7 @@ from deskhand.errors import (
     Unavailable,
     printable,
 )
-from deskhand.foreign.arguments import canonical
+from deskhand.foreign.arguments import canonical, write_canonical
 from deskhand.foreign.definitions import digest_of
 from deskhand.foreign.lines import Report
 from deskhand.foreign.messages import strip_own
@@ -290,7 +290,7 @@ class ForeignDoor(DeskServer):
         if cancel is None:
             return None
         # While the server is at work.
-        passing.describe(self._server, tool, arguments, canonical(arguments))
+        passing.describe(self._server, tool, arguments, write_canonical(arguments))
 
         def give_up() -> None:
             cancel()

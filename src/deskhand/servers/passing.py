@@ -34,7 +34,8 @@ class PassingCall:
         """Say what is called and by whom, where that is known: the answer comes on somebody else's way."""
         facts = tuple(_name_facts(arguments).items())
         action, digest = printable(tool, 100), _digest_of(text)
-        self._entry = self._desk.begin_entry(ACTOR, action, server, facts, digest)
+        self._entry = Begun(self._desk.now(), ACTOR, action, server, facts, digest)
+        self._desk.keep_begun(self._entry)
 
     def end(self, raised: DeskError | MCPError | None = None) -> None:
         """It gave its result, or raised this."""
