@@ -520,7 +520,7 @@ async def test_every_call_is_on_the_record_once_and_redacted(site: Site) -> None
         await said(client, "send_email", **HELLO | {"colour": "a secret"})
         site.approve()
         await said(client, "send_email", **HELLO)
-        await said(client, "draft_email", **HELLO)
+        await said(client, "draft_email", **HELLO | {"to": f" {HELLO['to']} "})
         await said(
             client, "reply_email", thread_id="none", message_id="none", body="a secret"
         )

@@ -138,6 +138,7 @@ def redact_entry(entry: Entry) -> Entry:
 
 def masked(address: str) -> str:
     """`j***@example.com`, however strange the local part is; a name before it in brackets stays."""
+    address = address.strip()
     before, bracket, inner = address.rpartition("<")
     if bracket and inner.endswith(">"):
         return f"{mask_addresses(before)}<{masked(inner[:-1])}>"
