@@ -137,7 +137,12 @@ async def test_what_triage_left_is_listed_with_the_mail_and_each_way_to_decide_i
     assert '<a href="/decide">5 mails wait for your decision</a>' in await room.read("/")
     assert "- 5 mails to decide" in status.page(await status.facts(desk), desk.now())
 
+    (oak,) = await desk.mailbox.search("subject:Oak", 5)
+    to_decide = f'href="/decide?mail={oak.id}">Reply or decide</a>'
+    assert to_decide in await room.read(f"/mail/{oak.id}")
+
     draft = await room.do("reply", "Oak boards", text="Friday is fine.\r\nMe")
+    assert to_decide not in await room.read(f"/mail/{oak.id}")
     assert draft.startswith("/approvals/draft-")
     card = await room.read(draft)
     assert "Friday is fine.\nMe" in card
@@ -146,8 +151,12 @@ async def test_what_triage_left_is_listed_with_the_mail_and_each_way_to_decide_i
     assert "ann@example.org" in card
     assert await desk.mailbox.search("in:sent", 5) == []
 
-    assert "mail=" in await room.do("archive", "school trip")
+    archived = await room.do("archive", "school trip")
+    assert "mail=" in archived
     (gone,) = await desk.mailbox.search('subject:"school trip"', 5)
+    assert f'<a href="/mail/{gone.id}">Open the archived mail</a>' in await room.read(
+        archived
+    )
     assert "INBOX" not in gone.labels
     assert ["school" in each.name for each in room.notes("Done")] == [True]
 

@@ -90,10 +90,18 @@ async def _show(
         "done": _say_done(
             request, {step.data.message_id: moment(until).natural for step, until in later}
         ),
+        "archived": _archived(request),
         "typed": typed or {},
         "moment": moment,
     }
     return await render(request, "decide.html", title="To decide", **known | opened)
+
+
+def _archived(request: Request) -> str | None:
+    """The mail that was archived before this page was shown."""
+    if request.query_params.get("done") != "archived":
+        return None
+    return request.query_params.get("of")
 
 
 def _say_done(request: Request, put_off: Mapping[str, str]) -> str | None:

@@ -23,6 +23,7 @@ from deskhand.gate.webauthn import Said
 from deskhand.mail import FullMessage, MailSummary, mime
 from deskhand.mail.changes import Deed, Doing, find_way_back, read_change
 from deskhand.mail.mailboxes import MailView, viewing
+from deskhand.orchestrator import deciding
 from deskhand.web import as_sent, sessions
 from deskhand.web.entry import effect, page
 from deskhand.web.proving import claim_in
@@ -150,9 +151,18 @@ async def _message(request: Request) -> Response:
         claimed=_claimed_date(mail.summary),
         thread=[(each, shown_time(desk, each.date)) for each in thread],
         answers=await desk.store.read(partial(lists.answering, message_id=message_id)),
+        waits=await _waits_for_decision(desk, message_id),
         as_sent=wanted,
         blocked=sheet and sheet.blocked,
     )
+
+
+async def _waits_for_decision(desk: Desk, message_id: str) -> bool:
+    try:
+        await deciding.find(desk, message_id)
+    except (Denied, NotFound):
+        return False
+    return True
 
 
 def _claimed_date(summary: MailSummary) -> str:
