@@ -138,6 +138,12 @@ async def test_thirty_cards_are_answered_by_keyboard_alone_and_the_last_is_undon
         await page.keyboard.press("u")
         await expect(page.get_by_text("Undone. It waits again.")).to_be_visible()
         await expect(page.locator("#count")).to_contain_text("2")
+        async with page.expect_response("**/live"):
+            await page.evaluate(
+                "new BroadcastChannel('deskhand-bell').postMessage('changed')"
+            )
+        await page.wait_for_function("document.querySelector('#counted')")
+        await expect(page.get_by_text("Undone. It waits again.")).to_be_visible()
         await page.keyboard.press("u")
         await expect(page.locator("#count")).to_contain_text("3")
         assert [await state_of(desk, number) for number in (27, 28, 29)] == [

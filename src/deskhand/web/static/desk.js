@@ -18,9 +18,11 @@
     });
 
   // What is live: counts in the title and the navigation, what does not run, the last answer.
+  let told = null; // what the last undo said, for some seconds
   function showLive(page) {
     const typed = one("input[type=password]", live)?.value;
     live.replaceChildren(...(one("#live", page) ?? page.body).childNodes);
+    if (told) live.append(told);
     if (typed && one("input[type=password]", live)) one("input[type=password]", live).value = typed;
     const counted = one("#counted", live)?.dataset ?? {};
     const waiting = Number(counted.waiting ?? 0);
@@ -71,7 +73,13 @@
     const toast = document.createElement("p");
     toast.className = "toast";
     toast.textContent = said;
+    told?.remove();
+    told = toast;
     live.append(toast);
+    setTimeout(() => {
+      toast.remove();
+      if (told === toast) told = null;
+    }, 5000);
   });
 
   // Seconds that are left; the desk alone decides when they are over.
