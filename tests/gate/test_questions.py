@@ -10,6 +10,7 @@ from deskhand.errors import InvalidInput
 from deskhand.gate.hands import AnswerHand
 from deskhand.gate.question import Question
 from deskhand.mail import NotSent
+from deskhand.orchestrator.status import facts
 from deskhand.servers.desk import desk_server
 from deskhand.web.site import site as web_site
 from tests.gate.safe_desk import RIGHT
@@ -160,6 +161,9 @@ async def test_the_page_shows_the_question_and_its_choices(home: Home) -> None:
             mail = {"to": "ann@example.org", "subject": "Tea", "body": "At four."}
             await client.call_tool("send_email", mail)
         assert card.risk.level == "high"
+        assert "ask_person: Is it late?" in [
+            line.what for line in (await facts(place.desk)).waiting
+        ]
         (late,) = [each for each in await place.waiting() if each.risk.level == "low"]
         async with (
             served(web_site(place.desk)) as address,

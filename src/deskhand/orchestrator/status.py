@@ -301,7 +301,8 @@ def age(seconds: int) -> str:
 
 def _waiting(request: Request, now: datetime) -> WaitingLine:
     action = request.action
-    what = f"{action.kind} to {action.to}: {action.subject}"
+    whom = f" to {action.to}" if action.to else ""
+    what = f"{action.kind}{whom}: {action.subject}"
     if request.origin == "draft":
         what = f"draft to {action.to}"
     age = max(0, round((now - request.created).total_seconds()))
