@@ -73,6 +73,7 @@ SPELLINGS: dict[str, str | None] = {
     "https://1.2.3.4.5/": None,
     "https://1.2.3.4./": "1.2.3.4",
     "https://[::1]/": "[::1]",
+    "https:[::1]?x": "[::1]",
     "https://[::ffff:127.0.0.1]/": "[::ffff:7f00:1]",
     "https://[::1/": None,
     "https://evil.example:443/": "evil.example",

@@ -105,7 +105,7 @@ def _read(address: str) -> tuple[Target, ...]:
     found: dict[str, Target] = {}
     for authority in _authorities(rest):
         target = _target(scheme, authority)
-        if target and (after != rest or "." in target.host):
+        if target and (after != rest or {*target.host} & {*".["}):
             found.setdefault(target.host, target)
     if _HOST_END.search(rest):
         return tuple(found.values())
