@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -156,6 +157,28 @@ async def test_a_server_gets_the_secrets_that_its_entry_names_and_nothing_of_the
             == '{"API_KEY": "k3y", "SERVICE_AUTH_TOKEN": null}'
         )
     assert "k3y" not in (place.home / "guard.toml").read_text()
+
+
+@requirement("guard:secrets")
+async def test_the_last_words_of_a_server_name_no_secret(
+    place: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from deskhand.mail import credentials
+
+    credentials.keep(place.home, "guard-other-API_KEY", "k3y-of-mine")
+    ends = 'import os, sys; sys.exit("no: " + os.environ["API_KEY"])'
+    command = json.dumps([sys.executable, "-c", ends])
+    file = place.home / "guard.toml"
+    file.write_text(f'[servers.other]\ncommand = {command}\nenv = ["API_KEY"]\n')
+    monkeypatch.setattr("deskhand.foreign.servers.PATIENCE", 1.0)
+    why = ""
+    async with place.client(name="other") as client:
+        while "last words" not in why:  # once it has started
+            with pytest.raises(MCPError) as refused:
+                await client.list_tools()
+            why = str(refused.value.data) + refused.value.message
+    assert "k3y" not in why
+    assert "[a secret]" in why
 
 
 @requirement("guard:once")

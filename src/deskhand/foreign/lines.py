@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -250,7 +250,10 @@ class Streams:
 
 @asynccontextmanager
 async def start(
-    command: Sequence[str], variables: Mapping[str, str], folder: Path
+    command: Sequence[str],
+    variables: Mapping[str, str],
+    secrets: Mapping[str, str],
+    folder: Path,
 ) -> AsyncIterator[tuple[RunningServer, Streams]]:
     """Run the command for as long as the block runs. All that it started ends with it."""
     loop = asyncio.get_running_loop()
@@ -258,7 +261,7 @@ async def start(
         transport, streams = await loop.subprocess_exec(
             _ProcessLines,
             *command,
-            env=dict(variables),
+            env={**variables, **secrets},
             cwd=folder,
             start_new_session=True,
         )
@@ -275,7 +278,7 @@ async def start(
     tasks = [
         asyncio.create_task(_listen(streams, heard, line)),
         asyncio.create_task(_speak(said, line)),
-        asyncio.create_task(_note_last_words(process, line)),
+        asyncio.create_task(_note_last_words(process, line, secrets.values())),
     ]
     try:
         yield line, Streams(incoming, outgoing)
@@ -315,12 +318,16 @@ async def _speak(said: Any, line: RunningServer) -> None:
 
 
 async def _note_last_words(
-    process: asyncio.subprocess.Process, line: RunningServer
+    process: asyncio.subprocess.Process, line: RunningServer, secrets: Collection[str]
 ) -> None:
+    """Whoever asks is told why a server ended, but not the secrets that it was given."""
     assert process.stderr is not None  # noqa: S101 - it was asked for
     words = ""
     while chunk := await process.stderr.read(4096):
-        words = (words + chunk.decode("utf-8", "replace"))[-LAST_WORDS:]
+        words += chunk.decode("utf-8", "replace")
+        for secret in filter(None, secrets):
+            words = words.replace(secret, "[a secret]")
+        words = words[-LAST_WORDS:]
         last = words.strip().rpartition("\n")[2]
         line.why = printable(f"it ended; its last words: {last}", 300)
 

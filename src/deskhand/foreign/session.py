@@ -146,7 +146,7 @@ class ForeignServer:
         except BaseExceptionGroup as several:
             self._demand_welcome()
             raise ServerDown(
-                f"the server {self.name} failed: {_first(several)}"
+                f"the server {self.name} failed: {self._why(_first(several))}"
             ) from several
         except (MCPError, TimeoutError, ValidationError, *_LOST) as error:
             self._demand_welcome()
@@ -177,7 +177,11 @@ class ForeignServer:
             raise self._web.secret_needed()
 
     def _why(self, error: BaseException | None = None) -> str:
-        if self._link is not None and self._link.ended.is_set():
+        if (
+            self._link is not None
+            and self._link.ended.is_set()
+            and not isinstance(error, DeskError)
+        ):
             return self._link.why
         return printable(error or "it ended", 300)
 
@@ -200,10 +204,10 @@ class ForeignServer:
             http = await stack.enter_async_context(self._web.open())
             return streamable_http_client(self.entry.url, http_client=http)
         around = environment.variables()
-        variables = {name: around[name] for name in _PASSED_ON if name in around} | secrets
+        variables = {name: around[name] for name in _PASSED_ON if name in around}
         folder = Path(variables.get("HOME", "/"))
         self._line, streams = await stack.enter_async_context(
-            start(self.entry.command or [], variables, folder)
+            start(self.entry.command or [], variables, secrets, folder)
         )
         return streams
 
@@ -489,8 +493,8 @@ def written(model: BaseModel) -> dict[str, Any]:
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _first(several: BaseExceptionGroup[BaseException]) -> str:
+def _first(several: BaseExceptionGroup[BaseException]) -> BaseException:
     found: BaseException = several
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]
-    return printable(found, 300)
+    return found
