@@ -117,8 +117,10 @@ def _asked(action: argparse.Action) -> str:
                 return f"[{name}]"
             case "*" | argparse.REMAINDER:
                 return f"[{name} …]"
-            case "+":
+            case "+" if action.required:
                 return f"{name} […]"
+            case "+":
+                return f"[{name} …]"
             case _:
                 return name
     return (
