@@ -41,6 +41,7 @@ def unit_of(account: Home) -> Path:
 def test_install_writes_a_unit_says_what_it_did_not_start_and_uninstall_takes_it_away(
     account: Home,
 ) -> None:
+    assert account.command("service", "install", "--for", "alex").returncode == 2
     done = account.command("service", "install", "--json")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
