@@ -118,6 +118,7 @@ class Account:
             input=given,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=120,
             check=False,
         )
