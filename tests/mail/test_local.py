@@ -348,12 +348,16 @@ async def test_an_imported_copy_of_what_the_person_sent_is_sent_mail_and_a_forge
 ) -> None:
     mailbox = LocalMailbox(tmp_path / "mail.db", "me@example.com", lambda: DATE)
     own = letter(sender="Me <Me@example.com>", to="ann@example.org", subject="Mine")
-    forged = b"Received: from x by y; Mon, 2 Feb 2026 10:00:00 +0000\n" + letter(
-        sender="me@example.com", to="thief@example.org", subject="Forged"
-    )
+    traces = ["Received: from x by y; Mon, 2 Feb 2026 10:00:00 +0000", "Received: ?"]
+    forged = [
+        trace.encode()
+        + b"\r\n"
+        + letter(sender="me@example.com", to="thief@example.org", subject="Forged")
+        for trace in (*traces, "Return-Path: <x@example.org>", "Delivered-To: me")
+    ]
     reminder = letter(sender="me@example.com", subject="Reminder")
-    mails = [Incoming(raw, False) for raw in (own, forged, reminder)]
-    assert await mailbox.receive(mails) == 3
+    mails = [Incoming(raw, False) for raw in (own, *forged, reminder)]
+    assert await mailbox.receive(mails) == 6
     sent = {mail.subject for mail in await mailbox.search("in:sent", 9)}
     assert sent == {"Mine", "Reminder"}
     arrived = {mail.subject for mail in await mailbox.search("in:inbox", 9)}

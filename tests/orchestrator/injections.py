@@ -96,8 +96,10 @@ def mails() -> list[bytes]:
         *names,
         *threads,
     ]
-    return [_with_id(raw, number) for number, raw in enumerate(found)]
+    return [_arrived(raw, number) for number, raw in enumerate(found)]
 
 
-def _with_id(raw: bytes, number: int) -> bytes:
-    return f"Message-ID: <i{number}@example.org>\r\n".encode() + raw
+def _arrived(raw: bytes, number: int) -> bytes:
+    """As the server that took it in left it."""
+    trace = "Received: from mail.evil.example; Tue, 10 Feb 2026 09:30:00 +0000\r\n"
+    return f"{trace}Message-ID: <i{number}@example.org>\r\n".encode() + raw

@@ -323,11 +323,9 @@ def _receive(db: Connection, mails: Sequence[Incoming], now: datetime, address: 
 
 
 def _was_sent_from(address: str, mail: Parsed) -> bool:
-    """Whether it is a copy of a mail that the mailbox's owner sent.
-
-    What came from outside says by which server, whatever its From line claims."""
+    """Whether it is a copy of a mail that the mailbox's owner sent."""
     authors = [author.casefold() for author in addresses_in(mail.sender)]
-    return authors == [address.casefold()] and mail.received is None
+    return authors == [address.casefold()] and not mail.travelled
 
 
 def _digest(raw: bytes) -> bytes:

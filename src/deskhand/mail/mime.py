@@ -45,6 +45,7 @@ DEEPEST = 20
 MOST_PARTS = 500
 MOST_LINKS = 300
 MOST_SENDERS = 10
+_TRACES = frozenset({b"received", b"return-path", b"delivered-to"})
 """How many senders' names are looked at."""
 STUB = 4
 """A plain part this many times shorter than the HTML beside it is a stub."""
@@ -95,6 +96,8 @@ class Parsed(MailContent):
     """What the Date header means, UTC; None where it means nothing."""
     received: datetime | None
     """When the last server took it, as it says itself."""
+    travelled: bool
+    """A server has written on it, as on everything that came from outside, whatever its From line claims."""
     in_reply_to: str
     action_id: str
 
@@ -251,6 +254,7 @@ def parse(raw: bytes) -> Parsed:
         date_header=headers.text(top.first(b"date")),
         date=headers.date(top.first(b"date")),
         received=headers.date(top.first(b"received").rpartition(b";")[2]),
+        travelled=not _TRACES.isdisjoint(top.fields),
         message_id=headers.first_message_id(top.first(b"message-id")),
         in_reply_to=headers.first_message_id(top.first(b"in-reply-to")),
         references=headers.message_ids(top.join(b"references", b" ")),
