@@ -258,8 +258,10 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", choices=list(judges), metavar="NAME")
-    chosen = parser.parse_args(argv).names or judges
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    chosen = parser.parse_args(argv).names or list(judges)
+    for unknown in set(chosen).difference(judges):
+        parser.error(f"there is no {unknown}; there are {', '.join(judges)}")
     with tempfile.TemporaryDirectory() as folder:
         for each in chosen:
             place = Path(folder) / each
