@@ -183,10 +183,17 @@ async def test_a_broken_note_that_a_tool_moves_is_nobodys_word(
 
 
 @requirement("gate:named")
+@pytest.mark.parametrize(
+    ("answered", "why"),
+    [
+        ("18d5nothere", "mail 18d5nothere not found; it is looked at again"),
+        ('""', "the draft's reply_to_message_id is empty"),
+    ],
+)
 async def test_a_draft_that_answers_no_mail_of_this_mailbox_is_named_with_that_reason(
-    site: Site, desk: Desk
+    site: Site, desk: Desk, answered: str, why: str
 ) -> None:
-    answer = {"to": HELLO["to"], "subject": "Re x", "reply_to_message_id": "18d5nothere"}
+    answer = {"to": HELLO["to"], "subject": "Re x", "reply_to_message_id": answered}
     lines = [f"{name}: {value}" for name, value in answer.items()]
     (site.home.vault / "Approved").mkdir()
     (site.home.vault / "Approved" / "mine.md").write_text(
@@ -196,7 +203,7 @@ async def test_a_draft_that_answers_no_mail_of_this_mailbox_is_named_with_that_r
     (idle,) = await desk.door.find_idle()
 
     assert idle.path == "Approved/mine.md"
-    assert idle.why == "mail 18d5nothere not found; it is looked at again"
+    assert idle.why == why
 
 
 @requirement("gate:asks")

@@ -1,6 +1,7 @@
 """Seed 000's Gmail server: its models and its error codes, through an MCP client on stdio and HTTP in both eras."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -264,7 +265,28 @@ async def test_logs_that_is_no_folder_is_a_failed_send_and_nothing_missing(
 async def test_an_answer_to_a_mail_that_is_not_there_is_not_found(site: Site) -> None:
     async with site.client("gmail") as client:
         error = await refused(client, "send_email", **HELLO, reply_to_message_id="18d5a")
+        empty = await refused(client, "send_email", **HELLO, reply_to_message_id="")
     assert error["error"] == "not_found"
+    (field,) = empty["details"]["fields"]
+    assert (empty["error"], field["field"]) == ("parse_error", "reply_to_message_id")
+
+
+@requirement("gmail-server:contract")
+@pytest.mark.parametrize(
+    ("header", "to"),
+    [
+        ("undisclosed-recipients:;", ""),
+        ("Team: Bob <bob@b.example>, cy@c.example;", "Bob <bob@b.example>, cy@c.example"),
+    ],
+)
+async def test_to_names_the_people_of_a_group_and_not_the_group(
+    site: Site, header: str, to: str
+) -> None:
+    mail = site.gmail.account.deliver(
+        re.sub(rb"(?m)^To: .*$", f"To: {header}\r".encode(), letter())
+    )
+    async with site.client("gmail") as client:
+        assert (await ok(client, "get_email", message_id=mail.id))["to"] == to
 
 
 @requirement("gmail-server:contract")

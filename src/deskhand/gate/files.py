@@ -234,6 +234,13 @@ def read_draft(found: RequestFile) -> SendEmail:
         if not isinstance(value, str) and (value is not None or key in ("to", "subject")):
             problem = FieldProblem(key, "is missing or no text", printable(value))
             raise InvalidInput(f"the draft's {key} is missing or no text", fields=[problem])
+    if given["reply_to_message_id"] == "":
+        problem = FieldProblem("reply_to_message_id", "is empty", "")
+        raise InvalidInput(
+            "the draft's reply_to_message_id is empty",
+            hint="name the mail that it answers, or take the line out",
+            fields=[problem],
+        )
     lines = {
         key: recipients(given[key] or "", key)
         for key in ("to", "cc", "bcc")

@@ -96,7 +96,8 @@ def _tools_to_write_and_read(desk: Desk) -> list[DeskTool]:
         subject: Subject,
         body: Annotated[str, Field(description="Plain-text or HTML body")],
         reply_to_message_id: Annotated[
-            str | None, Field(description="message to reply to, in its thread")
+            Annotated[str, Field(min_length=1)] | None,
+            Field(description="message to reply to, in its thread"),
         ] = None,
     ) -> ToolResult[SendEmailResult]:
         """Ask to send an email. It leaves only after the person approved exactly this text;
