@@ -147,6 +147,34 @@ async def test_a_create_that_an_unknown_backend_did_not_answer_well_is_not_repea
 
 
 @requirement("tasks:any-backend")
+@pytest.mark.parametrize(
+    ("status", "answer", "error_type", "said"),
+    [
+        (
+            400,
+            {"detail": "no room"},
+            "validation_error",
+            "Input validation failed: no room",
+        ),
+        (400, {"error": "no room"}, "validation_error", "Input validation failed: no room"),
+        (400, b"", "validation_error", "Input validation failed: HTTP 400"),
+        (413, {"message": "x" * 999}, "backend_error", "Backend service error: xxxx"),
+        (405, {"detail": []}, "backend_error", "Backend service error: it refused"),
+    ],
+)
+async def test_what_a_backend_refuses_was_not_done_and_its_reason_is_told(
+    home: Home, status: int, answer: Any, error_type: str, said: str
+) -> None:
+    async with backend_at(home, Recorder(status, answer), user="ann") as client:
+        error = await refused(client, "update_task", task_id=1, title="Buy milk")
+
+    assert error["error_type"] == error_type
+    assert error["message"].startswith(said)
+    assert "may or may not" not in error["message"]
+    assert len(error["message"]) < 600
+
+
+@requirement("tasks:any-backend")
 async def test_a_bare_list_of_tasks_with_nine_fields_is_listed(home: Home) -> None:
     made = [task(number) for number in range(1, 5)]
     async with backend_at(home, Recorder(200, made), user="ann") as client:

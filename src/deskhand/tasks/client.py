@@ -222,10 +222,8 @@ def content_of(answer: httpx2.Response) -> Any:
 
 def _refusal(answer: httpx2.Response) -> DeskError:  # noqa: PLR0911 - one case for each line of the contract's table
     said = _problem_of(answer)
-    detail = said.get("detail")
-    message = (
-        printable(detail, 500) if isinstance(detail, str) else f"HTTP {answer.status_code}"
-    )
+    reason = _reason_of(said)
+    message = reason or f"HTTP {answer.status_code}"
     match answer.status_code:
         case 401:
             return AuthRequired(
@@ -246,18 +244,23 @@ def _refusal(answer: httpx2.Response) -> DeskError:  # noqa: PLR0911 - one case 
             )
         case 412:
             return Changed(message, hint="Read the task again, then decide")
-        case 409 | 422:
+        case 400 | 409 | 422:
             return InvalidInput(f"Input validation failed: {message}", fields=_fields(said))
         case 429:
             return RateLimited(f"Backend service error: {message}", hint="Try again later")
+        case status if status < 500:
+            return _backend_failure(answer, reason or "it refused")
         case _:
             return _backend_failure(answer, "it failed")
 
 
 def _backend_failure(answer: httpx2.Response, message: str) -> BackendFailed:
     reference = _problem_of(answer).get("reference")
-    # Ours means what it says; of another nobody knows what came before its failure.
-    doubt = "" if recording.KEYED in answer.headers else _doubt(answer.request)
+    # A refusal changed nothing, and ours means what it says; of another nobody knows what came before its failure.
+    refused = 400 <= answer.status_code < 500
+    doubt = ""
+    if not refused and recording.KEYED not in answer.headers:
+        doubt = _doubt(answer.request)
     return BackendFailed(
         f"Backend service error: {message} (HTTP {answer.status_code}){doubt}",
         hint=_LOOK
@@ -274,6 +277,14 @@ def _problem_of(answer: httpx2.Response) -> dict[str, Any]:
     except ValueError:
         return {}
     return said if isinstance(said, dict) else {}
+
+
+def _reason_of(said: dict[str, Any]) -> str:
+    """Why the backend refuses, under the names that backends have for it."""
+    given = (said.get(name) for name in ("detail", "message", "error"))
+    return next(
+        (printable(each, 500) for each in given if each and isinstance(each, str)), ""
+    )
 
 
 def _fields(said: dict[str, Any]) -> list[FieldProblem]:
