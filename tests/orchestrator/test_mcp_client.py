@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from dirty_equals import IsStr
 
 from deskhand.errors import Denied, Internal, NotFound, ServerDown, Unavailable
-from deskhand.orchestrator.mcp_client import MCPClient
+from deskhand.orchestrator.mcp_client import START_SECONDS, MCPClient
 from tests.home import TOKEN, Home
 from tests.requirements import requirement
 from tests.transports import http_server
@@ -71,6 +72,13 @@ async def test_a_fallbacks_result_can_never_be_read_as_sent(home: Home) -> None:
     assert answer["fallback"] == pretended
     with pytest.raises(Unavailable):
         await gmail.call_tool("send_email", {})
+
+
+@requirement("orchestrator:client")
+async def test_without_a_command_it_is_said_at_once(home: Home) -> None:
+    nothing = MCPClient("gmail", [], home.vault)
+    with anyio.fail_after(START_SECONDS / 2), pytest.raises(ServerDown, match="no command"):
+        await nothing.call_tool("send_email", {})
 
 
 @requirement("orchestrator:client")

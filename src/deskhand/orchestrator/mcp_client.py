@@ -168,6 +168,11 @@ class MCPClient:
             return self._client
 
     async def _start(self) -> None:
+        if not self.command:
+            raise ServerDown(
+                f"the {self.server_name} server cannot be reached: it has no command",
+                hint="name the program that starts it, or its URL",
+            )
         started: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._leave = asyncio.Event()
         # One task opens the connection, keeps it and closes it: its scopes must not cross tasks.
