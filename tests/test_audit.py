@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -399,6 +400,33 @@ def test_what_the_journal_keeps_of_a_call_is_what_goes_on_the_record(
     assert line._replace(text="") == audit.line_of(known)._replace(text="")
     assert kept.result == ("rejected" if error else "success")
     assert "ann@" not in line.text
+
+
+@requirement("audit:redacted")
+@pytest.mark.anyio
+async def test_numbers_yes_no_and_nothing_are_no_text_on_the_record(home: Home) -> None:
+    kept: dict[str, Any] = {"n": 50, "minus": -1, "part": 0.5, "yes": True, "nothing": None}
+    texts: dict[str, Any] = {
+        "long": 10**300,
+        "endless": float("inf"),
+        "no number": float("nan"),
+        "list": [1],
+        "who": "ann@example.org",
+    }
+    desk = Desk(load(home.environment).settings)
+    await desk.record("a", "b", 7, kept | texts | {"body": 1}, None, 0)
+    ((_, entry),) = await desk.store.read(lambda tx: audit.entries(tx, limit=1))
+    desk.close()
+
+    assert entry.target == "7"
+    assert entry.parameters == kept | {
+        "long": f"1{'0' * 199}… (301 characters)",
+        "endless": "inf",
+        "no number": "nan",
+        "list": "[1]",
+        "who": "a***@example.org",
+    }
+    assert isinstance(entry.parameters["yes"], bool)
 
 
 @requirement("guard:recorded")

@@ -611,7 +611,7 @@ class Desk:
             action,
             printable(target),
             parameters={
-                key: printable(value)
+                key: audit.parameter_of(value)
                 for key, value in parameters.items()
                 if key not in _CONTENT
             },

@@ -208,7 +208,8 @@ async def test_in_dev_mode_a_send_is_refused_so_that_nobody_takes_it_for_sent(
 async def test_the_gmail_server_records_each_call_once_as_itself(site: Site) -> None:
     mail = site.gmail.account.deliver(letter())
     async with site.client("gmail") as client:
-        await ok(client, "list_emails")
+        await ok(client, "list_emails", max_results=50)
+        await refused(client, "list_emails", max_results=10**300)
         await ok(client, "get_email", message_id=mail.id)
         await refused(client, "get_email", message_id="18d5a")
         await refused(client, "send_email", **HELLO)
@@ -219,6 +220,7 @@ async def test_the_gmail_server_records_each_call_once_as_itself(site: Site) -> 
     lines = site.log()
     assert [(line["action_type"], line["result"]) for line in lines] == [
         ("list_emails", "success"),
+        ("list_emails", "rejected"),
         ("get_email", "success"),
         ("get_email", "rejected"),
         ("send_email", "rejected"),
@@ -226,6 +228,8 @@ async def test_the_gmail_server_records_each_call_once_as_itself(site: Site) -> 
         ("send_email", "rejected"),
     ]
     assert {line["actor"] for line in lines} == {"gmail_mcp"}
+    number, long = (line["parameters"]["max_results"] for line in lines[:2])
+    assert (number, long) == (50, IsStr(regex=r"10+… \(301 characters\)"))
 
 
 @requirement("gmail-server:contract")

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict
 
 from deskhand import clock
-from deskhand.errors import Denied, DeskError, InvalidInput, NotFound
+from deskhand.errors import Denied, DeskError, InvalidInput, NotFound, printable
 from deskhand.log import mask_addresses
 from deskhand.store import Transaction
 
@@ -31,6 +31,8 @@ _NEVER = frozenset(
 _AT_ONCE = 1000
 """How many lines are read from the database in one piece."""
 _NAME_LENGTH = 100
+_LARGEST = 2**63
+"""From here on a number is text: it may be as long as whoever gave it likes."""
 END = 2**62
 """More lines than any record has."""
 
@@ -101,6 +103,17 @@ def _result_of(error: DeskError | str | None) -> Result:
             return "rejected"
         case _:
             return "error"
+
+
+def parameter_of(value: object) -> str | float | bool | None:
+    """A parameter as an entry has it: a number, yes, no or nothing as it is, anything else as short text."""
+    match value:
+        case bool() | None:
+            return value
+        case int() | float() if -_LARGEST < value < _LARGEST:
+            return value
+        case _:
+            return printable(value)
 
 
 def redact(value: Any) -> Any:

@@ -85,9 +85,9 @@ def mail_recorder(desk: Desk, actor: str) -> Recorder:
     return record
 
 
-def _redact_argument(key: str, value: Any) -> str:
+def _redact_argument(key: str, value: Any) -> Any:
     if key not in _ADDRESSES:
-        return printable(value)
+        return value
     named = value if isinstance(value, list) else [value]
     return ", ".join(masked(printable(each)) for each in named[:MOST_RECIPIENTS])
 

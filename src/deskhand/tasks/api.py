@@ -469,7 +469,7 @@ class _Backend:
             action or self._action(request) or "read_tasks",
             target,
             parameters={
-                key: printable(value)
+                key: audit.parameter_of(value)
                 for key, value in (named | parameters).items()
                 if value is not None
             },
