@@ -284,7 +284,7 @@ def test_a_window_that_reads_as_the_persons_is_listed_under_another_name(
 def test_outside_a_repository_the_errors_say_so(terminal: Terminal, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    nowhere = "error: not in a git repository: not in a git repository\n"
+    nowhere = "error: not in a git repository: run this inside the one that you work in\n"
 
     for call in (["send", "a2", "hello"], ["receive"], ["status", "ready"]):
         done = terminal.agentmail("a1", *call, folder=elsewhere)

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import stat
 import subprocess
 import tomllib
@@ -106,11 +107,12 @@ def test_the_entry_comes_into_the_clients_own_file_and_goes_again_byte_for_byte(
     assert done.code == 0, done.err
     command, variables = start(client, servers["deskhand"])
     assert command[-2:] == ["mcp", "desk"]
-    assert variables == {"DESKHAND_HOME": str(account.home)}
+    assert variables == {"DESKHAND_HOME": str(account.home), "DESKHAND_AGENT": client}
     assert servers["other"] == {"command": "x", "env": {"KEY": "hunter2"}}
     assert "hunter2" not in done.out + done.err
     assert "+" in done.out
-    assert "DESKHAND_HOME" in done.out
+    assert str(account.home) in done.out
+    assert re.search(rf"DESKHAND_AGENT\W+{client}\b", done.out)
     assert all(
         comment in text
         for comment in (
@@ -230,7 +232,7 @@ def test_a_linked_file_is_changed_where_it_lies_and_nothing_is_asked_in_vain(
     assert (refused.code, real.read_text()) == (2, "{}")
     assert "--yes" in refused.err
     assert (
-        f"claude mcp add --scope user deskhand -e DESKHAND_HOME={account.home} -- "
+        f"claude mcp add --scope user deskhand -e DESKHAND_HOME={account.home} -e DESKHAND_AGENT=claude-code -- "
         in printed.out
     )
     assert real.read_text() == "{}"
@@ -241,15 +243,17 @@ def test_a_linked_file_is_changed_where_it_lies_and_nothing_is_asked_in_vain(
 
 
 @requirement("connect:works-anywhere")
+@requirement("agents:person")
 @pytest.mark.anyio
 async def test_the_command_that_was_written_starts_the_server_from_any_folder(
     account: Account, tmp_path: Path
 ) -> None:
     account.set_up()
+    assert account.deskhand("connect", "gemini", "--yes").code == 0
     assert account.deskhand("connect", "gemini", "--server", "obsidian", "--yes").code == 0
-    entry = json.loads((account.folder / FILES["gemini"]).read_text())["mcpServers"][
-        "deskhand-obsidian"
-    ]
+    servers = json.loads((account.folder / FILES["gemini"]).read_text())["mcpServers"]
+    entry = servers["deskhand"]
+    assert "DESKHAND_AGENT" not in servers["deskhand-obsidian"]["env"]
     (account.vault / "a.md").write_text("found\n")
 
     # What a desktop gives to a program it starts, and nothing of our shell.
@@ -261,8 +265,12 @@ async def test_the_command_that_was_written_starts_the_server_from_any_folder(
     )
     async with Client(server) as client:
         answer = await client.call_tool("read_note", {"path": "a.md"})
+        told = await client.call_tool(
+            "send_to_agent", {"recipient": "person", "message": "Which colour?"}
+        )
 
     assert answer.structured_content["body"] == "found\n"
+    assert not told.is_error, told.content
 
 
 @requirement("connect:token")

@@ -312,10 +312,7 @@ class FilesRoom(StateSetters):
 
 def open_files(root: str | None) -> FilesRoom:
     if root is None:
-        raise NotFound(
-            "not in a git repository: not in a git repository",
-            hint="run it inside the repository you work in",
-        )
+        raise NotFound("not in a git repository: run this inside the one that you work in")
     return FilesRoom(root)
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from deskhand.setup.connect import ClientPlan
 
 CLAUDE_HOOK = "claude-hook"
+WITH_AGENTS = ("desk", "agentmail")
+"""The servers through which an assistant writes to the person and to other agents."""
 _HEADLESS = "Without a terminal, add: claude -p --permission-prompt-tool mcp__deskhand-claude__permission_prompt"
 
 
@@ -209,7 +211,8 @@ def _undo(desk: "Desk", client: Client, name: str, options: argparse.Namespace) 
 
 def _server(desk: "Desk", options: argparse.Namespace, token: str) -> Program | Address:
     if not options.http:
-        return this_program(desk.settings.home, "mcp", options.server)
+        agent = options.client if options.server in WITH_AGENTS else None
+        return this_program(desk.settings.home, "mcp", options.server, agent=agent)
     path = SERVERS[options.server].path
     running = find(desk.settings.home)
     port = running.port if running else desk.settings.inbox_port

@@ -76,6 +76,10 @@ CLIENTS = {
 }
 
 
+OWN_VARIABLES = ("DESKHAND_HOME", "DESKHAND_AGENT")
+"""What an entry sets for the server that it starts: see `Program.variables`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """How a client starts a server of this desk, from any folder."""
@@ -83,6 +87,15 @@ class Program:
     command: str
     arguments: tuple[str, ...]
     home: Path
+    agent: str | None = None
+    """Under which name whoever calls there writes to the person and to other agents; None where nobody does."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        found = {"DESKHAND_HOME": str(self.home)}
+        if self.agent:
+            found["DESKHAND_AGENT"] = self.agent
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +131,7 @@ def entry(client: Client, name: str, server: Program | Address) -> dict[str, Any
 
 
 def _program_entry(client: Client, name: str, server: Program) -> dict[str, Any]:
-    variables = {"DESKHAND_HOME": str(server.home)}
+    variables = server.variables
     words = {"command": server.command, "args": list(server.arguments), "env": variables}
     match client.name:
         case "opencode":
@@ -157,12 +170,12 @@ def started_by(entry: Mapping[str, Any]) -> tuple[str | None, dict[str, str]]:
     return command, entry.get("env") or entry.get("envs") or entry.get("environment") or {}
 
 
-def this_program(home: Path, *arguments: str) -> Program:
+def this_program(home: Path, *arguments: str, agent: str | None = None) -> Program:
     """This very installation, by its absolute path."""
     script = Path(sys.executable).with_name("deskhand")
     if script.is_file():
-        return Program(str(script), arguments, home)
-    return Program(sys.executable, ("-m", "deskhand", *arguments), home)
+        return Program(str(script), arguments, home, agent)
+    return Program(sys.executable, ("-m", "deskhand", *arguments), home, agent)
 
 
 _OWN_FOLDERS = {

@@ -15,7 +15,7 @@ from typing import Any
 
 from deskhand.errors import DeskError, InvalidInput, NotFound, Unreadable
 from deskhand.setup import files, jsonc, yaml_member
-from deskhand.setup.clients import Address, Client, Program, entry
+from deskhand.setup.clients import OWN_VARIABLES, Address, Client, Program, entry
 
 MASK = "********"
 
@@ -176,15 +176,16 @@ def own_command(client: Client, name: str, server: Program | Address) -> str | N
     """The client's own command that adds the entry; None where it has none."""
     if client.own_command is None or isinstance(server, Address):
         return None
-    home = shlex.quote(f"DESKHAND_HOME={server.home}")
     program = shlex.join([server.command, *server.arguments])
+    flag = "--env" if client.name in ("codex", "copilot") else "-e"
+    given = " ".join(
+        f"{flag} {shlex.quote(f'{key}={value}')}" for key, value in server.variables.items()
+    )
     match client.name:
         case "gemini" | "qwen":  # take no `--` before the program
-            return f"{client.own_command} -e {home} {name} {program}"
-        case "codex" | "copilot":
-            return f"{client.own_command} {name} --env {home} -- {program}"
+            return f"{client.own_command} {given} {name} {program}"
         case _:
-            return f"{client.own_command} {name} -e {home} -- {program}"
+            return f"{client.own_command} {name} {given} -- {program}"
 
 
 def _read(
@@ -284,12 +285,12 @@ def _difference(
 
 
 def _mask(server: dict[str, Any]) -> dict[str, Any]:
-    """A server's variables and headers are secrets, but for the one that we put there ourselves."""
+    """A server's variables and headers are secrets, but for those that we put there ourselves."""
     masked = dict(server)
     for key in ("env", "envs", "environment", "headers", "http_headers"):
         if isinstance(server.get(key), dict):
             own = {
-                name: text for name, text in server[key].items() if name == "DESKHAND_HOME"
+                name: text for name, text in server[key].items() if name in OWN_VARIABLES
             }
             masked[key] = dict.fromkeys(server[key], MASK) | own
     return masked
