@@ -13,7 +13,7 @@ from deskhand.orchestrator.replies import look_around
 from deskhand.orchestrator.status import facts
 from deskhand.store import Transaction
 from tests.gate.site import HELLO, said
-from tests.gate.test_cards import Study, asked, record, sent, study
+from tests.gate.test_cards import CountingStore, Study, asked, record, sent, study
 from tests.gate.waiting import drafted, proposed
 from tests.requirements import requirement
 
@@ -164,6 +164,11 @@ async def test_what_waits_for_the_limit_stands_last_says_its_turn_and_leaves_whe
         assert [each.id for each in (await facts(desk)).waiting] == [asked_last.id]
         turns = [(await desk.waiting.card(card.id)).until for card in cards[1:]]
         assert turns == [started + timedelta(hours=1), started + timedelta(hours=2)]
+        counting = CountingStore(desk.store)
+        await counting.write(
+            sends.wake_limited, study.clock(), Limits(1, timedelta(hours=1))
+        )
+        assert len([sql for sql in counting.statements if "FROM sends" in sql]) == 1
     async with study.opened(**limit | {"DESKHAND_MAX_SENDS": "2"}) as (desk, _):
         await look_around(desk)
         assert await desk.gate.release_due() == [cards[1].id]

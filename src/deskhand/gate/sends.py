@@ -29,13 +29,15 @@ def wake_limited(tx: Transaction, now: datetime, limits: Limits) -> None:
 
     The limit may have been raised since, and what stood before it may be gone."""
     ahead: Counter[frozenset[str]] = Counter()
+    sent: dict[frozenset[str], list[datetime]] = {}
     rows = tx.all(
         "SELECT id, action, due FROM requests WHERE resting = 'rate' AND state = 'approved' ORDER BY decided, id"
     )
     for name, text, due in rows:
         account = limits.sharing(read_action(text).account)
-        sent = sent_since(tx, now - limits.window, account)
-        turn = find_turn(sent=sent, ahead=ahead[account], now=now, limits=limits)
+        if account not in sent:
+            sent[account] = sent_since(tx, now - limits.window, account)
+        turn = find_turn(sent=sent[account], ahead=ahead[account], now=now, limits=limits)
         ahead[account] += 1
         if turn <= now:
             sql = "UPDATE requests SET due = ?, resting = NULL, note = NULL WHERE id = ?"
