@@ -191,6 +191,9 @@ def kept(store: Store, count: int) -> list[audit.Entry]:
         search.EntryFilter(actor="person\ufffd", result="rejected"),
         search.EntryFilter(action="send_email", day="2026-11-11"),
         search.EntryFilter(day="2026-11-12", text="INBOX/5"),
+        search.EntryFilter(day="2026-11-11", zone="Pacific/Honolulu"),
+        search.EntryFilter(day="2026-11-31", zone="Pacific/Honolulu"),
+        search.EntryFilter(day="0001-01-01", zone="Asia/Tokyo"),
         search.EntryFilter(text="<B>"),
         search.EntryFilter(actor="nobody"),
         search.EntryFilter(request="0123456789abcdef"),
@@ -219,6 +222,18 @@ def test_a_search_finds_what_a_look_at_every_line_finds(
     assert sum(entries for _, _, entries in by_day) == sum(
         each.timestamp[:10] >= "2026-11-11" for each in made
     )
+
+
+@requirement("audit:found")
+def test_a_day_is_one_of_the_person(store: Store) -> None:
+    late = entry(timestamp="2026-11-11T23:30:00.000Z", target="late")
+    for each in (entry(timestamp="2026-11-11T22:30:00.000Z"), late):
+        store.write_sync(partial(audit.append, entry=each))
+
+    wanted = search.EntryFilter(day="2026-11-12", zone="Europe/Berlin")
+    found = store.write_sync(partial(search.find, wanted=wanted))
+
+    assert [each.target for _, each in found.entries] == ["late"]
 
 
 @requirement("audit:found")

@@ -937,6 +937,11 @@ async def test_the_record_is_filtered_and_paged_and_adds_up(world: World) -> Non
     assert len(leads(text)) == 1
     assert odd.status_code == 200
     assert_harmless(newest)
+    assert "UTC" not in newest.text
+    assert '<label for="day">Day</label>' in newest.text
+    assert re.search(
+        r"last 30 days; each begins at 0[12]:00 \(Europe/Berlin\)", newest.text
+    )
     days = await world.desk.store.read(lambda tx: search.by_day(tx, "2000-01-01"))
     for _, result, entries in days:
         assert f"{entries} {result}</title>" in newest.text

@@ -2,9 +2,12 @@
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
 
+from deskhand import clock
 from deskhand.audit import END, Entry, index_name, texts
-from deskhand.store import Transaction
+from deskhand.store import Transaction, marks
 
 SCAN = 5000
 """The most lines that are read for one page of a search; the next page goes on from there."""
@@ -20,6 +23,8 @@ class EntryFilter:
     action: str | None = None
     result: str | None = None
     day: str | None = None
+    zone: str = "UTC"
+    """Where the day is one from midnight to midnight."""
     text: str | None = None
     request: str | None = None
     """The id of a request: what was said and done about it."""
@@ -29,10 +34,9 @@ class EntryFilter:
             return False
         if self.action not in (None, index_name(entry.action_type)):
             return False
-        if self.result not in (None, entry.result) or self.day not in (
-            None,
-            entry.timestamp[:10],
-        ):
+        if self.result not in (None, entry.result):
+            return False
+        if self.day not in (None, _day_of(entry, self.zone)):
             return False
         if self.request not in (None, (entry.parameters or {}).get("action_id")):
             return False
@@ -60,7 +64,7 @@ def find(
     """The newest entries that the filter takes, among at most `budget` lines of the days that have some at all."""
     top = END if before is None else before
     spans = _spans(tx, wanted, top)
-    marks = _marks(wanted)
+    surely = _marks(wanted)
     found: list[tuple[int, Entry]] = []
     # Most searches end on the first lines, so the first pieces are small.
     size = limit
@@ -70,7 +74,7 @@ def find(
             size = min(2 * size, _AT_ONCE)
             for seq, text in lines:
                 top = seq
-                if (entry := _parse_wanted(text, wanted, marks)) is not None:
+                if (entry := _parse_wanted(text, wanted, surely)) is not None:
                     found.append((seq, entry))
                 if len(found) == limit:
                     return EntryPage(found, _unless_first(seq))
@@ -113,19 +117,35 @@ def _spans(tx: Transaction, wanted: EntryFilter, top: int) -> list[tuple[int, in
         "actor": wanted.actor,
         "action": wanted.action,
         "result": wanted.result,
-        "day": wanted.day,
     }
-    asked = {column: value for column, value in columns.items() if value is not None}
+    asked = {column: [value] for column, value in columns.items() if value is not None}
+    if wanted.day is not None:
+        asked["day"] = _counted_days(wanted.day, wanted.zone)
     if not asked:
         return [(1, top - 1)]
-    where = "".join(f" AND {column} = ?" for column in asked)
+    where = "".join(f" AND {column} IN ({marks(given)})" for column, given in asked.items())
     rows = tx.all(
         f"SELECT MIN(first_seq), MAX(last_seq) FROM audit_days WHERE first_seq < ?{where}"
         f" GROUP BY day ORDER BY 2 DESC LIMIT {_DAYS}",
         top,
-        *asked.values(),
+        *(value for given in asked.values() for value in given),
     )
     return [(int(first), int(last)) for first, last in rows]
+
+
+def _day_of(entry: Entry, zone: str) -> str:
+    return str(clock.local(datetime.fromisoformat(entry.timestamp), zone).date())
+
+
+def _counted_days(day: str, zone: str) -> list[str]:
+    """The days of UTC, by which the record is counted, that have a part of this one."""
+    try:
+        midnight = datetime.combine(date.fromisoformat(day), time(), ZoneInfo(zone))
+        following = midnight + timedelta(days=1)
+        first, last = midnight.astimezone(UTC), following.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return [day]  # not in the calendar, or at one of its ends: the record has none
+    return sorted({str(first.date()), str((last - timedelta.resolution).date())})
 
 
 def _marks(wanted: EntryFilter) -> list[str]:
@@ -144,8 +164,8 @@ def _marks(wanted: EntryFilter) -> list[str]:
     return [f'"{key}":"{value}' for key, value in plain.items()]
 
 
-def _parse_wanted(text: str, wanted: EntryFilter, marks: list[str]) -> Entry | None:
-    if not all(mark in text for mark in marks):
+def _parse_wanted(text: str, wanted: EntryFilter, surely: list[str]) -> Entry | None:
+    if not all(mark in text for mark in surely):
         return None
     entry = Entry.model_validate_json(text)
     return entry if wanted.takes(entry) else None

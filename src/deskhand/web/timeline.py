@@ -7,7 +7,6 @@ of the days that have such entries at all; "older" goes on from there.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, get_args
 
@@ -22,6 +21,7 @@ from deskhand.app import Desk
 from deskhand.askers import describe_actor
 from deskhand.audit import Entry, Result, search
 from deskhand.audit.search import EntryFilter
+from deskhand.clock import local
 from deskhand.gate import lists, sends
 from deskhand.store import Transaction
 from deskhand.web import plots, times
@@ -37,6 +37,7 @@ DAYS = 30
 NAMES = timedelta(days=90)
 """How far back the names reach that a search offers."""
 DECISIONS = 500
+_FIELDS = ("actor", "action", "result", "day", "text", "request")
 
 
 def routes() -> list[Route]:
@@ -56,7 +57,7 @@ async def _timeline(request: Request) -> Response:
     askers = collected.pop("askers")
     verification: Verification = request.app.state.verification
     await verification.check_new()
-    given = {name: value for name, value in asdict(wanted).items() if value is not None}
+    given = {name: getattr(wanted, name) for name in _FIELDS if getattr(wanted, name)}
     answer = await render(
         request,
         "timeline.html",
@@ -75,6 +76,7 @@ async def _timeline(request: Request) -> Response:
         limit=desk.settings.max_sends,
         window=times.span(desk.settings.window_seconds).removeprefix("1 "),
         plotted=DAYS,
+        begins=_begins(desk),
         height=plots.HEIGHT,
         width=plots.WIDTH,
         **collected,
@@ -114,12 +116,19 @@ async def _verify(request: Request, form: FormData) -> Response:
 
 def _filter(request: Request) -> EntryFilter:
     given = {
-        name: request.query_params.get(name, "").strip()[:200] or None
-        for name in EntryFilter.__slots__
+        name: request.query_params.get(name, "").strip()[:200] or None for name in _FIELDS
     }
     if given["day"] and not re.fullmatch(r"\d{4}-\d\d-\d\d", given["day"]):
         given["day"] = None
-    return EntryFilter(**given)
+    return EntryFilter(**given, zone=desk_of(request).settings.timezone)
+
+
+def _begins(desk: Desk) -> str:
+    """When a day of the record's counters begins where the person is; nothing where that is at midnight."""
+    midnight = desk.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    zone = desk.settings.timezone
+    begins = f"{local(midnight, zone):%H:%M}"
+    return "" if begins == "00:00" else f"; each begins at {begins} ({zone})"
 
 
 def _who(entry: Entry, askers: Mapping[str, str]) -> str:
