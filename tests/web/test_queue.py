@@ -39,6 +39,10 @@ IN_VIEW = """() => {
   return !!row && row.top >= Math.max(0, list.top - 1) && row.bottom <= Math.min(innerHeight, list.bottom + 1);
 }"""
 
+SAME_NUMBER = """() => ["#count", "#waits"].map(
+  (each) => document.querySelector(each).firstChild.textContent
+)"""
+
 
 @pytest.fixture
 async def desk(office: Office) -> AsyncIterator[Desk]:
@@ -112,6 +116,7 @@ async def test_thirty_cards_are_answered_by_keyboard_alone_and_the_last_is_undon
         for number in range(30):
             await expect(page.locator("#card-name")).to_have_text(f"Letter {number}")
             assert await page.evaluate(IN_VIEW), f"Letter {number} is out of sight"
+            assert await page.evaluate(SAME_NUMBER) == [str(31 - number)] * 2
             match number % 3:
                 case 0:
                     await page.keyboard.press("a")
@@ -247,7 +252,11 @@ async def test_the_queue_is_searched_and_the_search_stays_through_the_answers(
     assert len(await found("kind=send_email&risk=medium&q=letter+example.org")) == 7
     assert await found("account=me@example.com&kind=draft") == []
 
+    hits = (await person.reads("/?q=ANN3")).text
+    assert "<strong>1</strong> found" in hits
+    assert '<strong id="waits">7</strong> waiting' in hits
     first = (await person.reads("/")).text
+    assert "found</span>" not in first
     assert '<option value="Claude 2.1">' in first
     for kind in get_args(Kind):
         assert f'<option value="{kind}"' in first

@@ -1,7 +1,7 @@
 // The queue: cards open and are answered without a page load, and the list keeps up. It all works without this, too.
 (() => {
   "use strict";
-  const { ask, post, showLive, meanings, typing } = window.desk;
+  const { ask, post, showLive, showWaiting, meanings, typing } = window.desk;
   const one = (selector, within = document) => within.querySelector(selector);
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
   const rows = () => all(".cards a");
@@ -29,6 +29,7 @@
     }
     const focus = document.activeElement?.closest?.(".cards li")?.id;
     old.replaceChildren(...fresh.childNodes);
+    showWaiting(Number(one("#waits").textContent));
     if (next) next.scrollTop = top;
     if (focus && !document.activeElement.closest(".cards")) one(`#${CSS.escape(focus)} a`)?.focus({ preventScroll: true });
     watchEnd();
@@ -110,9 +111,14 @@
   const answering = () =>
     busy || one("dialog[open]") || one(".answers details[open]") || one(".cards input:checked") || typing(document.activeElement);
   let refreshing = false;
+  let again = false; // something changed while the list was asked for
   async function refresh(further = 0) {
-    if (refreshing) return;
+    if (refreshing) {
+      again ||= !further;
+      return;
+    }
     refreshing = true;
+    again = false;
     const { open, shape } = one(".open").dataset;
     const from = one("#waiting").dataset.from;
     const asked = new URLSearchParams({ open, shape, count: rows().length + further });
@@ -128,6 +134,7 @@
       // The desk is away; the bell says so.
     } finally {
       refreshing = false;
+      if (again) refresh();
     }
   }
   document.addEventListener("desk:changed", () => refresh());

@@ -25,12 +25,18 @@
     if (told) live.append(told);
     if (typed && one("input[type=password]", live)) one("input[type=password]", live).value = typed;
     const counted = one("#counted", live)?.dataset ?? {};
-    const waiting = Number(counted.waiting ?? 0);
-    for (const [name, many] of [["#count", waiting], ["#count-decide", Number(counted.deciding ?? 0)]]) {
-      one(name).hidden = !many;
-      one(name).firstChild.textContent = many;
-    }
-    document.title = (waiting ? `(${waiting}) ` : "") + document.title.replace(/^\(\d+\) /, "");
+    showCount(one("#count-decide"), Number(counted.deciding ?? 0));
+    showWaiting(Number(counted.waiting ?? 0));
+  }
+  function showCount(place, many) {
+    place.hidden = !many;
+    place.firstChild.textContent = many;
+  }
+  // One number, wherever it stands: in the navigation, in the title and above the queue.
+  function showWaiting(many) {
+    showCount(one("#count"), many);
+    if (one("#waits")) one("#waits").textContent = many;
+    document.title = (many ? `(${many}) ` : "") + document.title.replace(/^\(\d+\) /, "");
   }
   async function keepUp() {
     try {
@@ -210,5 +216,5 @@
   // The desk as an app: a page for when it is away, and notifications.
   navigator.serviceWorker?.register("/worker.js");
 
-  window.desk = { ask, post, showLive, meanings, typing };
+  window.desk = { ask, post, showLive, showWaiting, meanings, typing };
 })();
