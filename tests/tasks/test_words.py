@@ -294,6 +294,32 @@ NOW = datetime(2026, 11, 16, 10, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
+@requirement("tasks:phrases")
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        (
+            "next Mon 17:00",
+            '"next mon" may mean two days: write mon for the first one after today, or a date such as 30 Nov',
+        ),
+        ("this friday", '"this friday" may mean two days: write friday for the first'),
+        ("next week", '"next week" names no day: write one, such as mon, +1w or 30 Nov'),
+        ("someday", "Try: today, tomorrow, fri"),
+    ],
+)
+def test_words_that_may_mean_two_days_are_refused_with_words_that_mean_one(
+    text: str, hint: str
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        due.read(text, NOW, BERLIN)
+    with pytest.raises(InvalidInput) as put_off:
+        due.read_later(text, NOW, "Europe/Berlin")
+
+    assert hint in str(refused.value.hint)
+    if "two days" in hint:
+        assert hint in put_off.value.details["fields"][0]["suggestion"]
+
+
 def repeated(title: str, minute: str, rule: str) -> Line:
     return Line(title, f"{minute}:00.000000Z", recurrence=rule)
 
@@ -457,7 +483,10 @@ def test_the_list_is_kept_at_the_command_line(home: Home) -> None:
     assert (task["due_date"], task["labels"]) == ("2030-11-20T16:00:00.000000Z", ["phone"])
     assert by_day.stdout.rstrip().endswith("Order compost  Fri 8 Nov 2030")
     assert unread.returncode == 2
-    assert "fri, +3d" in unread.stderr
+    assert (
+        '"next monday" may mean two days: write monday for the first one after today, or a date such as 30 Nov'
+        in unread.stderr
+    )
     assert shown.splitlines() == [
         "Later",
         f"  {task['id']:>4}  Call sawmill  Wed 20 Nov 2030 17:00  #phone",

@@ -67,6 +67,9 @@ _DAY_FIRST = re.compile(rf"(?:(?:on|by) )?(.+?)(?:,? (?:at )?({_TIME}))?", re.AS
 _PUT_OFF = re.compile(r"([0-9]{1,4})([mhdw])", re.ASCII)
 _SPAN = re.compile(r"[0-9]{1,4}[mhdw]\Z|\+|in ", re.ASCII)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_DOUBTFUL = re.compile(
+    rf"\b(next|this|coming) (?:({DAY_NAMES})|week|weekend|month)\b", re.ASCII
+)
 _FROM_NOW = re.compile(
     r"\+([0-9]{1,3})(h)|in ([0-9]{1,3}|an?) (hour|minute|min)s?", re.ASCII
 )
@@ -157,8 +160,22 @@ def read(text: str, now: datetime, zone: ZoneInfo) -> str:
         return parse_instant(text)
     except PydanticCustomError:
         raise InvalidInput(
-            f'Couldn\'t read the due date "{printable(text[:80])}"', hint=f"Try: {KNOWN}"
+            f'Couldn\'t read the due date "{printable(text[:80])}"',
+            hint=find_doubt(text) or f"Try: {KNOWN}",
         ) from None
+
+
+def find_doubt(text: str) -> str | None:
+    """What to write instead of words that two people read as two days, such as `next monday`."""
+    found = _DOUBTFUL.search(_plain(text))
+    if found is None:
+        return None
+    if found[2]:
+        instead = (
+            f"write {found[2]} for the first one after today, or a date such as 30 Nov"
+        )
+        return f'"{found[0]}" may mean two days: {instead}'
+    return f'"{found[0]}" names no day: write one, such as mon, +1w or 30 Nov'
 
 
 def read_later(text: str, now: datetime, zone: str, field: str = "until") -> datetime:
@@ -182,7 +199,7 @@ def read_later(text: str, now: datetime, zone: str, field: str = "until") -> dat
             field,
             "is no time",
             text[:60],
-            "write 30m, 2h, 3d, fri 14:00 or 2026-12-24T09:00",
+            find_doubt(text) or "write 30m, 2h, 3d, fri 14:00 or 2026-12-24T09:00",
         )
         raise InvalidInput(
             "that is no time to put it off until", fields=[problem]

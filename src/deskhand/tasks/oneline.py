@@ -17,7 +17,8 @@ from deskhand.errors import InvalidInput, printable
 from deskhand.tasks import due, recurrence
 
 RULES = "every day, every 2 weeks, every mon and thu, every weekday, every 15th, every last fri, every 24 dec"
-_HINT = f'Try: {due.KNOWN}; {RULES}. What belongs to the title goes into quotes: "Plan next week"'
+_QUOTES = 'What belongs to the title goes into quotes: "Plan next week"'
+_HINT = f"Try: {due.KNOWN}; {RULES}. {_QUOTES}"
 _OTHER_DAY = re.compile(
     r"next|this|last|coming|every|before|after|until|till|from|since|to|or|and|\W"
 )
@@ -183,7 +184,14 @@ def _refuse_before(said: _Said, words: str) -> None:
     word = said.words[-1].casefold()
     if _OTHER_DAY.fullmatch(word) or due.are_words(word):
         phrase = printable(f"{said.words[-1]} {words}"[:80])
-        raise InvalidInput(f'Couldn\'t read the due date "{phrase}"', hint=_HINT)
+        raise InvalidInput(
+            f'Couldn\'t read the due date "{phrase}"', hint=_write_hint(phrase)
+        )
+
+
+def _write_hint(phrase: str) -> str:
+    doubt = due.find_doubt(phrase)
+    return f"{doubt}. {_QUOTES}" if doubt else _HINT
 
 
 def _refuse_the_rest(said: _Said) -> None:
@@ -196,7 +204,7 @@ def _refuse_the_rest(said: _Said) -> None:
     if found:
         raise InvalidInput(
             f'Couldn\'t read the due date at the end of "{printable(rest[-80:])}"',
-            hint=_HINT,
+            hint=_write_hint(rest[-80:]),
         )
 
 
