@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, time
 from zoneinfo import ZoneInfo
 
+UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MORNING = time(8)
 """When the person's day begins: what is put off until tomorrow comes back then, whichever door it was put off by."""
@@ -30,6 +31,13 @@ def local(at: datetime, zone: str) -> datetime:
         return at.astimezone(ZoneInfo(zone))
     except OverflowError:
         return at
+
+
+def length(seconds: int) -> str:
+    """So long, in the largest unit that leaves nothing over: `1 hour`, `90 minutes`."""
+    size, name = next(unit for unit in UNITS if seconds % unit[0] == 0)
+    count = seconds // size
+    return f"{count} {name}{'' if count == 1 else 's'}"
 
 
 def is_within(at: datetime, hours: str) -> bool:

@@ -1128,6 +1128,8 @@ def _problem(
     )
     received = "********" if is_secret(name) else str(given[name])
     message = details["msg"].removeprefix("Value error, ")
+    if details["type"] == "literal_error":
+        message = "is none of those"  # which they are is said behind it
     if name in _GUIDES:
         return _table_problem(where, message, details)
     return FieldProblem(where, message, received, f"allowed: {option.form}")

@@ -38,6 +38,7 @@ def test_a_desk_in_order_is_called_so_and_nothing_is_made_by_looking(
     assert done.code == 0
     assert {name for name, state in states(done).items() if state == "bad"} == set()
     assert finding(done, "clients")["says"] == "connected: Codex"
+    assert finding(done, "approvals")["says"].endswith("at most 10 emails in 1 hour")
     assert sorted(path.name for path in account.home.iterdir()) == listed
 
     shown = account.deskhand("doctor").out
@@ -278,8 +279,8 @@ def test_rules_that_an_editor_wrote_into_a_closed_home_are_no_trouble(
 
 @requirement("doctor:deep")
 def test_deeply_the_desk_is_tried_as_strangers_would(account: Account) -> None:
-    account.set_up("--make-folders")
-    account.deskhand("log")
+    account.set_up("--make-folders", "--user", "ada")
+    account.deskhand("tasks", "add", "Call Ann")
     names = {"integrity", "doors", "command lines", "private files", "waiting", "readers"}
 
     whole = account.deskhand("doctor", "--deep", "--json")
@@ -291,6 +292,7 @@ def test_deeply_the_desk_is_tried_as_strangers_would(account: Account) -> None:
     broken = account.deskhand("doctor", "--deep", "--json")
 
     assert {states(whole)[name] for name in names} == {"good"}
+    assert finding(whole, "record")["says"] == "whole: 1 line"
     assert [states(broken)[name] for name in ("integrity", "private files")] == [
         "bad",
         "bad",

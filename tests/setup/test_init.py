@@ -219,9 +219,12 @@ def test_at_a_terminal_it_asks_offers_the_vaults_and_makes_folders_when_told(
         json.dumps({"vaults": {"a": {"path": str(account.vault)}}})
     )
     ours, theirs = pty.openpty()
-    # The number of the vault; a mailbox that is none, then none; an address at the second try; no user; a zone at the
-    # second try; yes to folders; yes to writing.
-    os.write(ours, b"1\noutlook\n\nme\nme@example.com\n\nBerlin\nEurope/Berlin\ny\ny\n")
+    # A folder with a slip, not to be made; the number of the vault; a mailbox that is none, then none; an address at
+    # the second try; no user; a zone at the second try; yes to folders; yes to writing.
+    os.write(
+        ours,
+        b"~/Valut\nn\n1\noutlook\n\nme\nme@example.com\n\nBerlin\nEurope/Berlin\ny\ny\n",
+    )
     done = subprocess.run(
         [sys.executable, "-m", "deskhand", "init"],
         stdin=theirs,
@@ -235,6 +238,8 @@ def test_at_a_terminal_it_asks_offers_the_vaults_and_makes_folders_when_told(
 
     assert done.returncode == 0, done.stderr
     assert f"1  {account.vault}" in done.stderr
+    assert f"There is no folder {account.folder / 'Valut'}. Make it?" in done.stderr
+    assert "mail.kind: is none of those (got 'outlook')" in done.stderr
     assert load().settings.vault_path == account.vault
     assert (load().settings.mail, load().settings.address) == ("local", "me@example.com")
     assert load().settings.timezone == "Europe/Berlin"

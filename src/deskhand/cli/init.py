@@ -206,6 +206,10 @@ def _ask_all(
         if note:
             question = f"{question} ({note})"
         while name not in given | answers and (answer := _ask(question, current[name])):
+            if name == "vault_path":
+                answer = vaults.get(answer, answer)
+                if not _is_there(answer, options):
+                    continue
             if _is_good(home, name, answer):
                 answers[name] = answer
 
@@ -214,8 +218,6 @@ def _ask_all(
         "Folder of your notes",
         "a number takes one of these vaults" if vaults else None,
     )
-    if "vault_path" in answers:
-        answers["vault_path"] = vaults.get(answers["vault_path"], answers["vault_path"])
     ask(
         "mail",
         "Mailbox: local, gmail or imap",
@@ -240,6 +242,15 @@ def _ask_all(
         f"without an answer: {environment.timezone(environment.variables())}",
     )
     return answers
+
+
+def _is_there(vault: str, options: argparse.Namespace) -> bool:
+    """Whether the vault is there, or the person wants it made, with the desk's folders in it."""
+    place = Path(vault).expanduser().absolute()
+    if not place.is_dir() and not options.make_folders:
+        options.make_folders = confirm(f"There is no folder {place}. Make it?", yes=False)
+        return bool(options.make_folders)
+    return True
 
 
 def _is_good(home: Path, name: str, answer: str) -> bool:

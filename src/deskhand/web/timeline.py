@@ -21,10 +21,10 @@ from deskhand.app import Desk
 from deskhand.askers import describe_actor
 from deskhand.audit import Entry, Result, search
 from deskhand.audit.search import EntryFilter
-from deskhand.clock import local
+from deskhand.clock import length, local
 from deskhand.gate import lists, sends
 from deskhand.store import Transaction
-from deskhand.web import plots, times
+from deskhand.web import plots
 from deskhand.web.entry import effect, page
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, next_page, number_in
@@ -74,7 +74,7 @@ async def _timeline(request: Request) -> Response:
         verification=verification,
         verified=verification.since and shown_time(desk, verification.since),
         limit=desk.settings.max_sends,
-        window=times.span(desk.settings.window_seconds).removeprefix("1 "),
+        window=length(desk.settings.window_seconds).removeprefix("1 "),
         plotted=DAYS,
         begins=_begins(desk),
         height=plots.HEIGHT,

@@ -7,9 +7,7 @@ from zoneinfo import ZoneInfo
 from markupsafe import Markup
 
 from deskhand.app import Desk
-from deskhand.clock import MORNING, local, natural
-
-_UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+from deskhand.clock import MORNING, UNITS, local, natural
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ def _distance(seconds: float) -> str:
 
 def span(seconds: float) -> str:
     """The length in its largest unit, rounded down: nobody is told of more time than there is."""
-    for size, name in _UNITS:
+    for size, name in UNITS:
         if seconds >= size:
             count = int(seconds // size)
             return f"{count} {name}{'s' * (count > 1)}"

@@ -13,6 +13,7 @@ from typing import Any
 from deskhand import audit, environment, place
 from deskhand.app import Desk
 from deskhand.audit import witness
+from deskhand.clock import length
 from deskhand.config import MailAccount, NoteVault
 from deskhand.errors import AuthRequired, BadConfig, DeskError, VaultClosed
 from deskhand.gate import keys as seals
@@ -232,7 +233,7 @@ async def record(desk: Desk) -> Finding:
     found = await desk.store.read(audit.verify)
     match await witness.find_lost_end(desk.store, desk.settings.own_place) or found:
         case audit.Verified(entries):
-            return good(f"whole: {entries} lines")
+            return good(f"whole: {entries} {'line' if entries == 1 else 'lines'}")
         case audit.Broken(seq, why):
             fix = "compare with a backup: `deskhand restore FILE --to DIR`"
             return bad(f"not whole: line {seq}: {why}", fix)
@@ -331,7 +332,7 @@ async def approvals(desk: Desk) -> Finding:
             )
         files = f"answers with {' or '.join(ways)}"
     return good(
-        f"{files}; at most {settings.max_sends} emails in {settings.window_seconds} s"
+        f"{files}; at most {settings.max_sends} emails in {length(settings.window_seconds)}"
     )
 
 
