@@ -7,6 +7,7 @@ from typing import Any
 
 _ASKER: ContextVar[str | None] = ContextVar("asker", default=None)
 PERSON = "person"
+_PERSONS = (PERSON, "tasks_cli")
 _DOORS = ("email_mcp", "gmail_mcp", "desk_mcp", "guard_mcp", "claude_mcp")
 
 
@@ -41,7 +42,7 @@ def describe_asker(asker: str | None, door: str | None) -> str:
     """Who asked, as it was written down; of an earlier request what its door tells."""
     if asker is not None:
         return asker
-    if door == PERSON:
+    if door in _PERSONS:
         return "you"
     if door is None or door in _DOORS:
         return "an assistant"

@@ -113,6 +113,7 @@ async def test_the_record_names_who_asked_on_the_page_and_in_the_terminal(
 @requirement("cards:asker")
 def test_a_line_of_the_record_speaks_of_a_person_a_token_a_rule_or_a_part() -> None:
     assert describe_actor("person", {}, {}) == "you"
+    assert describe_actor("tasks_cli", {}, {}) == "you"
     assert describe_actor("tasks_mcp", {"client": "codex"}, {}) == "an assistant (codex)"
     assert (
         describe_actor("email_mcp", {"action_id": "gone"}, {"other": "Codex"})

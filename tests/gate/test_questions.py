@@ -176,6 +176,8 @@ async def test_the_page_shows_the_question_and_its_choices(home: Home) -> None:
             assert "Account" not in queue
             asked = (await person.reads(f"/approvals/{late.id}")).text
             assert '<summary class="button">None of these</summary>' in asked
+            assert "Before you answer" in asked
+            assert "Before you say yes" not in asked
             shown = (await person.reads(f"/approvals/{card.id}")).text
             assert '<button name="words" value="coffee">' in shown
             fields = {"digest": card.digest, "words": "coffee"}
