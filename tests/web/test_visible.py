@@ -1,10 +1,14 @@
 """Text from strangers, as a person can read it."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import escape
 
 from deskhand import unseen
+from deskhand.web.linked import linked
 from deskhand.web.visible import MOST_MARKS, lines, visible
 from tests.requirements import requirement
 
@@ -86,3 +90,62 @@ def test_a_line_of_the_text_that_looks_like_a_diff_is_still_a_line() -> None:
         ("@", ""),
         (" ", "end"),
     ]
+
+
+@requirement("page:hostile")
+@pytest.mark.parametrize(
+    ("text", "address", "host"),
+    [
+        (
+            "See (https://example.org/a?b=1&c).",
+            "https://example.org/a?b=1&amp;c",
+            "example.org",
+        ),
+        (
+            "http://bank.example@evil.example/",
+            "http://bank.example@evil.example/",
+            "evil.example",
+        ),
+        (
+            "https://xn--pple-43d.com",
+            "https://xn--pple-43d.com",
+            "xn--pple-43d.com (reads as",
+        ),
+        (
+            "x https://a.example/https://b.example",
+            "https://a.example/https://b.example",
+            "a.example",
+        ),
+    ],
+)
+def test_an_address_of_the_web_is_a_link_beside_which_its_host_stands(
+    text: str, address: str, host: str
+) -> None:
+    made = linked(text)
+
+    link = f'<a href="{address}" target="_blank" rel="noreferrer noopener">{address}</a>'
+    assert f'{link} <span class="soft small">(<bdi>{host}' in made
+    assert made.count("<a ") == 1
+
+
+@requirement("page:hostile")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "javascript:alert(1)",
+        "www.example.org example.org/a mailto:a@example.org ftp://example.org/a",
+        "https://exam\u200bple.org",
+        "https://a.example" + "/x" * 1000,
+        "https://a.example\\@b.example/",
+        'https://"onmouseover=alert(1)',
+    ],
+)
+def test_what_is_no_plain_address_of_the_web_stays_text(text: str) -> None:
+    assert linked(text) == escape(text)
+
+
+@given(st.text(alphabet=st.sampled_from("htps:/.@<>\"'&a \u200b"), max_size=60))
+def test_links_add_nothing_to_the_text_but_themselves(text: str) -> None:
+    bare = re.sub(r' <span class="soft small">.*?</span>|<a [^>]*>|</a>', "", linked(text))
+
+    assert bare == escape(text)

@@ -31,7 +31,7 @@ def linked_hosts(text: str, seen: Visible | None = None) -> tuple[list[str], lis
     hosts: dict[str, None] = {}
     masked: dict[str, None] = {}
     for host in seen.hosts[:MOST_LINKS] if seen else ():
-        hosts.setdefault(_shown(host))
+        hosts.setdefault(describe_host(host))
     if seen and len(seen.hosts) > MOST_LINKS:
         hosts.setdefault(UNREAD)
     for number, link in enumerate(weblinks.links_in(text)):
@@ -41,13 +41,14 @@ def linked_hosts(text: str, seen: Visible | None = None) -> tuple[list[str], lis
         if not link.targets:
             hosts.setdefault(weblinks.UNREAD)
         for target in link.targets:
-            hosts.setdefault(_shown(target.host))
+            hosts.setdefault(describe_host(target.host))
             if target.user:
-                masked.setdefault(_shown(target.host))
+                masked.setdefault(describe_host(target.host))
     return list(hosts), list(masked)
 
 
-def _shown(host: str) -> str:
+def describe_host(host: str) -> str:
+    """The host as it is looked up, and as it reads where that is something else."""
     read = readable(host)
     if read == host:
         return host

@@ -62,6 +62,8 @@ class Link(NamedTuple):
 
     address: str
     targets: tuple[Target, ...]
+    start: int
+    """Where it stands in the text."""
 
 
 def resolve(address: str, base: Target | None = None) -> Target | None:
@@ -86,14 +88,14 @@ def links_in(text: str) -> Iterator[Link]:
         if bare := start["bare"]:
             target = _target("http", bare)
             if target:
-                yield Link(bare, (target,))
+                yield Link(bare, (target,), start.start())
             continue
         rest = text[start.start() : start.start() + LONGEST]
         end = _TEXT_END.search(rest)
         address = rest[: end.start()] if end else rest
         found = _read(address)
         if found or address[5:6] in ("/", "\\", ":"):
-            yield Link(address, found)
+            yield Link(address, found, start.start())
 
 
 @lru_cache(maxsize=10_000)

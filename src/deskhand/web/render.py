@@ -14,6 +14,7 @@ from deskhand.app import Desk
 from deskhand.errors import DeskError
 from deskhand.orchestrator.steps import count_left
 from deskhand.web.last import describe_last
+from deskhand.web.linked import linked
 from deskhand.web.signing import (
     find_localhost,
     has_name,
@@ -60,6 +61,7 @@ def templates() -> Environment:
         auto_reload=False,
     )
     made.filters["visible"] = visible
+    made.filters["linked"] = linked
     return made
 
 
