@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -20,6 +21,7 @@ from tests.gate.waiting import proposed
 from tests.orchestrator.office import Office
 from tests.requirements import requirement
 from tests.web.browser import (
+    PHONE,
     chromium,
     judged,
     needs_axe,
@@ -164,6 +166,30 @@ async def test_thirty_cards_are_answered_by_keyboard_alone_and_the_last_is_undon
         await page.wait_for_load_state()  # a key counts when the page's program runs
         await page.keyboard.press("/")
         await expect(page.get_by_label("Text of target or error")).to_be_focused()
+
+        await read_a_long_one_on_a_phone(desk, page)
+
+
+async def read_a_long_one_on_a_phone(desk: Desk, page: "Page") -> None:
+    """Wherever one is in a long mail, the answers are there; on paper there are none."""
+    from playwright.async_api import expect
+
+    short = letter_to(desk, 40)
+    mail = short.action.model_copy(update={"body": "Yours\n" * 400})
+    long = replace(short, asked=mail.digest, proposed=mail, action=mail, digest=mail.digest)
+    await fill(desk, long)
+    await page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+    await page.goto(f"/approvals/{long.id}")
+    await page.locator(".letter").evaluate("it => it.scrollIntoView({ block: 'end' })")
+    assert await page.evaluate("scrollY > 5000")
+    for name in ("Approve", "Edit and approve", "Ask for changes"):
+        await expect(
+            page.locator(".answers").get_by_text(name, exact=True)
+        ).to_be_in_viewport()
+    await page.emulate_media(media="print")
+    for gone in (".answers", ".list", ".top nav"):
+        await expect(page.locator(gone)).to_be_hidden()
+    await expect(page.locator(".letter")).to_be_visible()
 
 
 @requirement("queue:live")
