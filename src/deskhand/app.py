@@ -298,7 +298,7 @@ class Desk:
         if seat is None:
             raise NoIdentity(
                 "not running inside a tmux session",
-                hint="or set DESKHAND_AGENT to this agent's name",
+                hint="connect it once more (`deskhand connect`), or set DESKHAND_AGENT to its name",
             )
         return Post(seat, self.folder or str(Path.cwd()), room, self._nanoseconds)
 
