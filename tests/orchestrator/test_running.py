@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 
 from deskhand.gate import LEASE, NotApproved, Outcome
 from deskhand.gate.actions import SendEmail
+from deskhand.orchestrator import mails, rules, steps
 from tests.gate.site import Site
 from tests.home import Home
 from tests.mail.dovecot import Dovecot, Relay
@@ -46,6 +48,33 @@ def shared(request: pytest.FixtureRequest, office: Office) -> Office:
     if request.param == "postgresql":
         more["DESKHAND_DATABASE_URL"] = new_database(request.getfixturevalue("postgresql"))
     return office.with_variables(**more)
+
+
+@requirement("orchestrator:crash")
+def test_a_draft_that_is_filed_once_more_keeps_the_yes_that_its_file_was_moved_for(
+    office: Office,
+) -> None:
+    office.receive(question())
+    office.once()
+    office.move(office.only("Drafts"), "Approved")
+
+    async def file_again() -> None:
+        """As after a kill between the draft's file and the end of the step."""
+        desk = office.desk()
+        minute = timedelta(seconds=60)
+        again = "UPDATE steps SET state = 'decided', due = 0, lease = 0"
+        await desk.store.write(lambda tx: tx.execute(again))
+        step = await desk.store.write(steps.claim, desk.now(), minute)
+        assert step is not None
+        triage = mails.Triage(rules.RulesFile(desk.settings.home), None)
+        async with steps.Held(desk.store, step, minute, desk.now) as held:
+            await mails.advance(desk, triage, held)
+        await desk.close_mailbox()
+        desk.close()
+
+    asyncio.run(file_again())
+    office.once()
+    assert [mail.subject for mail in office.mails("in:sent")] == ["Re: A question 0"]
 
 
 @requirement("orchestrator:crash")

@@ -261,7 +261,8 @@ async def _file(desk: Desk, data: MailFacts, decision: Decision) -> None:
             draft_id = data.draft_id
             request = await desk.store.read(ledger.find, draft_id)
             if request is not None:
-                await desk.door.follow(request)
+                # Done once more after a kill, the person may have moved it already.
+                await desk.door.follow(await desk.door.hear(request))
             marks |= {
                 "status": "drafted",
                 "draft_path": desk.settings.own_path(
