@@ -47,6 +47,7 @@ COMMAND = Path("/usr/local/bin/deskhand")
 BACKUPS = Path("/var/backups")
 PATIENCE = 60.0
 """Seconds in which a desk has started or ended."""
+_LOOK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC
 _TOOLS = {"setfacl": "acl", "setpriv": "util-linux", "tar": "tar", "useradd": "passwd"}
 _PASSING = ("./cache", "./running.json", "./desk.sock", "./token")
 """Never moved: what can be made again, or holds for a moment."""
@@ -577,7 +578,7 @@ def _give_vault_back(made: Guard, vault: Path) -> None:
 def _give_back(folder: int, name: str, desk: int, account: pwd.struct_passwd) -> bool:
     """What the desk made becomes the person's. Whether it is a folder."""
     try:
-        found = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        found = os.open(name, _LOOK, dir_fd=folder)
     except OSError:
         return False
     try:
