@@ -1,5 +1,6 @@
 """`deskhand mcp NAME` beside a running desk: a pipe to it, and a server of its own wherever that would differ."""
 
+import asyncio
 import json
 import os
 import signal
@@ -15,8 +16,12 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from deskhand import __version__, pipe
+from deskhand.app import Desk
+from deskhand.config import load
 from deskhand.resident import joining
 from deskhand.servers import SERVERS
+from tests.foreign.place import until
+from tests.home import Home
 from tests.requirements import requirement
 from tests.resident.test_up import Running, start
 from tests.warm import warm_python
@@ -382,6 +387,25 @@ async def test_a_crowd_that_asks_nothing_keeps_nobody_out(
             async with Client(server(environment, tmp_path, "obsidian")) as late:
                 assert await late.list_tools() == before
             assert await early.list_tools() == before
+
+
+@requirement("joining:ends")
+async def test_whoever_comes_in_the_moment_in_which_the_desk_ends_disturbs_nothing(
+    home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    home.path.mkdir(parents=True, exist_ok=True)
+    made = Desk(load(home.environment).settings)
+    ending = asyncio.Event()
+    door = joining.JoiningDoor(made, made.settings)
+    listening = asyncio.create_task(door.listen(ending))
+    place = joining.place_of(made.settings)
+    await until(place.exists)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(pipe.reachable(str(place)))
+        ending.set()
+        await listening
+    assert [each.message for each in caplog.records if each.levelname == "ERROR"] == []
+    made.close()
 
 
 @requirement("joining:ends")

@@ -13,6 +13,8 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
+import anyio
+
 from deskhand import __version__, guard, pipe
 from deskhand.app import Desk, Seat
 from deskhand.config import OPTIONS, Settings, is_secret, load
@@ -75,14 +77,18 @@ class JoiningDoor:
             )
 
     async def _accept_all(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
+        # Not the loop's own sock_accept: ended in the moment in which somebody comes, it fails on Python 3.11.
         while True:
             try:
-                door, _ = await loop.sock_accept(listener)
+                door, _ = listener.accept()
+            except BlockingIOError:
+                await anyio.wait_readable(listener)
+                continue
             except OSError as error:  # no file is left: somebody has to go first
                 log.warning("not_accepted", extra={"failure": str(error)})
                 await asyncio.sleep(PAUSE)
                 continue
+            door.setblocking(False)
             task = asyncio.create_task(self._accept(door))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
