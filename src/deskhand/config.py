@@ -1129,7 +1129,7 @@ def _problem(
     received = "********" if is_secret(name) else str(given[name])
     message = details["msg"].removeprefix("Value error, ")
     if details["type"] == "literal_error":
-        message = "is none of those"  # which they are is said behind it
+        message = f"is none of {details['ctx']['expected']}"
     if name in _GUIDES:
         return _table_problem(where, message, details)
     return FieldProblem(where, message, received, f"allowed: {option.form}")

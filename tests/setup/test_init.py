@@ -239,7 +239,7 @@ def test_at_a_terminal_it_asks_offers_the_vaults_and_makes_folders_when_told(
     assert done.returncode == 0, done.stderr
     assert f"1  {account.vault}" in done.stderr
     assert f"There is no folder {account.folder / 'Valut'}. Make it?" in done.stderr
-    assert "mail.kind: is none of those (got 'outlook')" in done.stderr
+    assert "mail.kind: is none of 'local', 'gmail' or 'imap' (got 'outlook')" in done.stderr
     assert load().settings.vault_path == account.vault
     assert (load().settings.mail, load().settings.address) == ("local", "me@example.com")
     assert load().settings.timezone == "Europe/Berlin"

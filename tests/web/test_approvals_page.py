@@ -571,7 +571,7 @@ async def test_a_thousand_waiting_cards_are_paged_and_each_is_shown_once(
         path = following[1].replace("&amp;", "&") if following else None
 
     assert seen == [f"{number:016x}" for number in range(1000)]
-    assert "<strong>1000</strong> waiting" in shown
+    assert '<strong id="waits">1000</strong> waiting' in shown
 
 
 @requirement("page:live")
