@@ -7,7 +7,7 @@ from email.utils import format_datetime
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
-from time import process_time
+from time import thread_time
 from typing import Literal
 from urllib.parse import quote
 
@@ -910,10 +910,10 @@ async def test_a_time_at_the_end_of_the_calendar_or_no_time_at_all_closes_no_pag
 @requirement("page:notes")
 @pytest.mark.parametrize("piece", ["[", "![a](", "[[", "a|b\n-|-\n"])
 def test_no_note_keeps_the_desk_busy_for_long(piece: str) -> None:
-    started = process_time()
+    started = thread_time()
     made = markdown.html((piece * markdown.LONGEST)[: markdown.LONGEST], "Projects/Note.md")
 
-    assert process_time() - started < 10
+    assert thread_time() - started < 10
     assert len(made) > 1000
 
 
