@@ -370,6 +370,12 @@ def unpack_servers():
         for archive in sorted(Path(folder).glob("*.deb")):
             place.mkdir(parents=True, exist_ok=True)
             subprocess.run(["dpkg", "-x", archive, place], check=False, capture_output=True)
+    # Some packages have libraries in /lib, which on the machine is a link into /usr.
+    for name in ("bin", "lib", "sbin"):
+        if (place / name).is_dir():
+            shutil.copytree(
+                place / name, place / "usr" / name, symlinks=True, dirs_exist_ok=True
+            )
 
 
 def install_judges():
