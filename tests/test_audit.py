@@ -172,7 +172,9 @@ def kept(store: Store, count: int) -> list[audit.Entry]:
             actor=("email_mcp", "obsidian_mcp", "person\0")[number % 3],
             action_type=("write_note", "send_email")[number % 7 == 0],
             result=("success", "rejected", "error")[number % 5 % 3],
-            target=f"Inbox/{number}.md",
+            target=(f"Inbox/{number}.md", f"Stra\u00dfe/\x01c-{number}.md")[
+                number % 4 == 3
+            ],
             error="not_found: <b>" if number % 11 == 0 else None,
         )
         for number in range(count)
@@ -195,6 +197,11 @@ def kept(store: Store, count: int) -> list[audit.Entry]:
         search.EntryFilter(day="2026-11-31", zone="Pacific/Honolulu"),
         search.EntryFilter(day="0001-01-01", zone="Asia/Tokyo"),
         search.EntryFilter(text="<B>"),
+        search.EntryFilter(text="not_found"),
+        search.EntryFilter(text="INBOX"),
+        search.EntryFilter(text="strasse"),
+        search.EntryFilter(text="c-3"),
+        search.EntryFilter(text="nowhere"),
         search.EntryFilter(actor="nobody"),
         search.EntryFilter(request="0123456789abcdef"),
     ],

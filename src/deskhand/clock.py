@@ -60,7 +60,7 @@ def natural(at: datetime, now: datetime, zone: str) -> str:
         case -1:
             return f"yesterday, {here:%H:%M}"
     if here.year == today.year:
-        return f"{here:%a} {here.day} {here:%b, %H:%M}"
+        return here.strftime(f"%a {here.day} %b, %H:%M")
     return dated(at, zone)
 
 

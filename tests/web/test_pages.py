@@ -409,6 +409,23 @@ async def test_a_hostile_mail_is_plain_text_with_its_warnings(world: World) -> N
     assert "Send me your keys" not in opened.text
 
 
+@requirement("page:mail")
+async def test_what_cannot_be_seen_in_a_subject_is_spelled_out_where_a_mail_is_chosen(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(load(environment(tmp_path)).settings)
+    box = desk.mailbox
+    assert isinstance(box, LocalMailbox)
+    await box.receive([Incoming(letter(subject='Pay\u200ement "now"'), seen=False)])
+    async with served(site(desk)) as address, signed_in(desk, address) as person:
+        listed = (await person.reads("/mail")).text
+    await desk.close_mailbox()
+    desk.close()
+
+    chosen = "Choose Pay&lt;U+200E&gt;ment &#34;now&#34;"
+    assert f'aria-label="{chosen}"' in listed
+
+
 @requirement("page:as-sent")
 async def test_a_mail_as_its_sender_meant_it_can_do_nothing(world: World) -> None:
     message = next(each for subject, each in world.mails.items() if "offer" in subject)

@@ -13,6 +13,8 @@ SCAN = 5000
 """The most lines that are read for one page of a search; the next page goes on from there."""
 _AT_ONCE = 1000
 _DAYS = 400
+_PLAIN = re.compile(r"[a-zA-Z0-9_.-]+")
+"""What stands in a line of JSON as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +159,7 @@ def _marks(wanted: EntryFilter) -> list[str]:
         "action_id": wanted.request,
     }
     plain = {
-        key: value
-        for key, value in fields.items()
-        if value and re.fullmatch(r"[a-zA-Z0-9_.-]+", value)
+        key: value for key, value in fields.items() if value and _PLAIN.fullmatch(value)
     }
     return [f'"{key}":"{value}' for key, value in plain.items()]
 
@@ -167,5 +167,16 @@ def _marks(wanted: EntryFilter) -> list[str]:
 def _parse_wanted(text: str, wanted: EntryFilter, surely: list[str]) -> Entry | None:
     if not all(mark in text for mark in surely):
         return None
+    if wanted.text is not None and _surely_lacks(text, wanted.text):
+        return None
     entry = Entry.model_validate_json(text)
     return entry if wanted.takes(entry) else None
+
+
+def _surely_lacks(line: str, words: str) -> bool:
+    """Whether the words can be nowhere in the line; a line with a letter that was written as a number may have them."""
+    return (
+        _PLAIN.fullmatch(words) is not None
+        and "\\u" not in line
+        and words.casefold() not in line.casefold()
+    )

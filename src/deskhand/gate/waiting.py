@@ -43,6 +43,10 @@ class Counts:
     snoozed: int = 0
 
 
+def count_waiting(tx: Transaction, now: datetime) -> Counts:
+    return Counts(**lists.count_undecided(tx, now))
+
+
 class Waiting:
     def __init__(
         self,
@@ -148,7 +152,7 @@ class Waiting:
         return replace(card, risk=kept.risk, to=to, cc=cc, bcc=bcc)
 
     async def counts(self) -> Counts:
-        return Counts(**await self._store.read(lists.count_undecided, self._now()))
+        return await self._store.read(count_waiting, self._now())
 
     async def ids(self) -> frozenset[str]:
         """What is neither answered nor put off."""

@@ -1,9 +1,11 @@
 """Pages from templates. Everything that comes from outside is escaped; nothing on a page is inline."""
 
+from collections.abc import Sequence
 from contextlib import suppress
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from anyio import to_thread
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -12,16 +14,16 @@ from starlette.responses import HTMLResponse
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError
+from deskhand.gate import passkeys, passwords
+from deskhand.gate.undo import find_last
+from deskhand.gate.waiting import Counts, count_waiting
+from deskhand.gate.webauthn import Passkey
 from deskhand.orchestrator.steps import count_left
-from deskhand.web.last import describe_last
+from deskhand.store import Transaction
+from deskhand.unseen import spell_out_line
+from deskhand.web.last import Undoable, describe_last
 from deskhand.web.linked import linked
-from deskhand.web.signing import (
-    find_localhost,
-    has_name,
-    is_unproven,
-    keys_here,
-    names_elsewhere,
-)
+from deskhand.web.signing import describe_signing
 from deskhand.web.visible import visible
 
 HERE = Path(__file__).parent
@@ -62,21 +64,40 @@ def templates() -> Environment:
     )
     made.filters["visible"] = visible
     made.filters["linked"] = linked
+    made.filters["spelled"] = spell_out_line
     return made
 
 
-async def _follow_live(desk: Desk, *, signed_in: bool) -> dict[str, Any]:
-    """What every page shows and keeps up with: how many wait, and the last answer while it can be undone."""
-    found: dict[str, Any] = {"counts": None, "last": None, "deciding": 0}
-    if signed_in:
-        with suppress(
-            DeskError, OSError
-        ):  # a page that says what is wrong is shown all the same
-            found["counts"] = await desk.waiting.counts()
-            found["deciding"] = await desk.store.read(count_left, desk.now())
-            last = await desk.answers.last()
-            found["last"] = last and describe_last(last, desk.now(), desk.settings.timezone)
-    return found
+class _Look(NamedTuple):
+    """What every page shows and keeps up with."""
+
+    counts: Counts | None = None
+    """How many wait; none for whoever is not signed in."""
+    deciding: int = 0
+    last: Undoable | None = None
+    """The last answer, while it can be undone."""
+    keys: Sequence[Passkey] = ()
+    has_password: bool = True
+
+
+async def _look_around(desk: Desk, *, signed_in: bool) -> _Look:
+    with suppress(DeskError, OSError):
+        return await desk.store.read(_look, desk, signed_in=signed_in)
+    return _Look()  # a page that says what is wrong is shown all the same
+
+
+def _look(tx: Transaction, desk: Desk, *, signed_in: bool) -> _Look:
+    """All of it by one look: each would take a turn through a thread."""
+    found = _Look(
+        keys=passkeys.list_keys(tx, desk.policy.seal), has_password=passwords.is_set(tx)
+    )
+    if not signed_in:
+        return found
+    now = desk.now()
+    last = find_last(tx, now, timedelta(seconds=desk.settings.hold_seconds))
+    if last is not None:
+        found = found._replace(last=describe_last(last, now, desk.settings.timezone))
+    return found._replace(counts=count_waiting(tx, now), deciding=count_left(tx, now))
 
 
 async def render(
@@ -89,6 +110,7 @@ async def render(
     session = getattr(request.state, "session", None)
     desk = request.app.state.desk
     asks = desk.settings.proof == "passkey"
+    seen = await _look_around(desk, signed_in=session is not None)
     known = {
         "form_token": session and session.form_token,
         "here": request.url.path,
@@ -96,12 +118,10 @@ async def render(
         "demo": request.app.state.demo,
         "down": desk.parts.down,
         "asks_password": asks,
-        "signs": asks and bool(await keys_here(request)),
-        "unproven": session and asks and await is_unproven(request),
-        "elsewhere": await names_elsewhere(request),
-        "at_localhost": await find_localhost(request),
-        "has_name": has_name(request),
-        **await _follow_live(desk, signed_in=session is not None),
+        "counts": seen.counts,
+        "deciding": seen.deciding,
+        "last": seen.last,
+        **describe_signing(request, seen.keys, has_password=seen.has_password, asks=asks),
     }
     if context.get("problem"):
         status = 422

@@ -1,12 +1,13 @@
 """What the page asks a passkey to sign, and what it takes as a signature."""
 
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from pydantic import ValidationError
 from starlette.requests import Request
 
 from deskhand.errors import Denied
-from deskhand.gate import passkeys, passwords
+from deskhand.gate import passkeys
 from deskhand.gate.webauthn import Assertion, Passkey, Said
 from deskhand.web.address import own_origin
 from deskhand.web.request import desk_of
@@ -32,29 +33,31 @@ async def keys_here(request: Request) -> list[Passkey]:
     return [key for key in keys if key.host == request.url.hostname]
 
 
-async def names_elsewhere(request: Request) -> list[str]:
-    """The other names of this desk for which there are passkeys; a browser shows each to its own name alone."""
-    desk = desk_of(request)
-    keys = await desk.store.read(passkeys.list_keys, desk.policy.seal)
-    return sorted({key.host for key in keys} - {request.url.hostname})
+def describe_signing(
+    request: Request, keys: Iterable[Passkey], *, has_password: bool, asks: bool
+) -> dict[str, Any]:
+    """What every page may say of passkeys; `asks`: whether an answer needs one here, or the password."""
+    names = {key.host for key in keys}
+    signs = request.url.hostname in names
+    return {
+        "signs": asks and signs,
+        # Nobody can prove to be the person under this name.
+        "unproven": asks and not (signs or has_password),
+        # A browser shows a passkey to its own name alone.
+        "elsewhere": sorted(names - {request.url.hostname}),
+        "at_localhost": _find_localhost(request, names),
+        "has_name": _has_name(request),
+    }
 
 
-async def is_unproven(request: Request) -> bool:
-    """Whether nobody can prove to be the person under this name: no passkey signs for it, and there is no password."""
-    has_password = await desk_of(request).store.read(passwords.is_set)
-    return not has_password and not await keys_here(request)
-
-
-def has_name(request: Request) -> bool:
+def _has_name(request: Request) -> bool:
     """Whether the page was opened by a name: browsers make passkeys for no number."""
     return request.url.hostname not in ("127.0.0.1", "::1")
 
 
-async def find_localhost(request: Request) -> str | None:
+def _find_localhost(request: Request, names: Collection[str]) -> str | None:
     """Where this machine's passkeys sign, for somebody who came by its number: browsers have them for names alone."""
-    if request.url.hostname != "127.0.0.1" or "localhost" not in await names_elsewhere(
-        request
-    ):
+    if request.url.hostname != "127.0.0.1" or "localhost" not in names:
         return None
     return f"http://localhost:{request.scope['server'][1]}"
 

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -93,6 +92,9 @@ def site(desk: Desk, *, beside: Sequence[BaseRoute] = (), demo: bool = False) ->
     return app
 
 
+_PAGE = {name.lower().encode(): value.encode() for name, value in HEADERS.items()}
+
+
 class _AddHeaders:
     """Gives every answer the page's headers, also a redirect, a refusal and a file."""
 
@@ -103,18 +105,18 @@ class _AddHeaders:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        own = dict(HEADERS)
+        own = _PAGE
         if scope["path"].startswith("/static/"):
             # Our own files are asked for again each time and sent only when their ETag is another.
-            own["Cache-Control"] = "no-cache"
+            own = own | {b"cache-control": b"no-cache"}
+        if scope["scheme"] == "https":
+            own = own | {b"strict-transport-security": HSTS.encode()}
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                if scope["scheme"] == "https":
-                    headers["Strict-Transport-Security"] = HSTS
-                for name, value in own.items():
-                    headers.setdefault(name, value)
+                said = {name for name, _ in message["headers"]}
+                unsaid = [each for each in own.items() if each[0] not in said]
+                message["headers"] = [*message["headers"], *unsaid]
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
