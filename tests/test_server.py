@@ -448,16 +448,18 @@ def test_what_is_no_message_is_answered_and_the_server_lives_on(home: Home) -> N
         '{"jsonrpc": "2.0", "id": 7, "nothing": true}',
         call(8, "read_note", '{"path": "\\ud800.md"}'),
         call(9, "search_notes", '{"query": "x"}'),
+        call(10, "search_notes", f'{{"query": "x", "limit": {"9" * 4301}}}'),
+        call(11, "search_notes", f'{{"query": {"[" * 300}{"]" * 300}}}'),
     ]
 
     command = [warm_python(), "-m", "deskhand", "mcp", "obsidian"]
-    answers, _ = converse(command, lines, 5, env=home.environment)
+    answers, _ = converse(command, lines, 7, env=home.environment)
 
     by_id = {answer.get("id"): answer for answer in answers}
-    assert len(answers) == 5
+    assert len(answers) == 7
     assert by_id[None]["error"]["code"] == -32700
     assert by_id[7]["error"]["code"] == -32600
-    assert by_id[8]["error"]["code"] == -32602
+    assert {by_id[name]["error"]["code"] for name in (8, 10, 11)} == {-32602}
     assert by_id[9]["result"]["structuredContent"] == {"notes": []}
 
 

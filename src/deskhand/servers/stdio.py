@@ -1,6 +1,7 @@
 """A client on stdio gets an answer to each line that it sent: to one that is no message, and to the last one too."""
 
 import json
+from contextlib import suppress
 from typing import Any, Protocol, Self
 
 import anyio
@@ -23,6 +24,10 @@ LAST_ANSWERS = 10.0
 """Seconds in which what was asked may be answered when the client sends no more."""
 LASTING = "subscriptions/listen"
 """The one request that is answered only at the end."""
+_UNREADABLE = (
+    "Not JSON that everybody reads: a lone surrogate (\\ud800 to \\udfff),"
+    " a number of thousands of digits, or hundreds of levels"
+)
 
 
 class _Incoming(Protocol):
@@ -144,13 +149,18 @@ def _answer_to(problem: Exception) -> JSONRPCError | None:
     if not given.strip():
         return None
     try:
-        # More lenient than the SDK's parser: whoever sent a lone surrogate gets an answer to his own id.
-        message = json.loads(given)
+        # More lenient than the SDK's parser: whoever sent what that refuses gets an answer to his own id.
+        message = json.loads(given, parse_int=_read_number)
     except (ValueError, RecursionError):
         return _error(PARSE_ERROR, "Parse error", None)
-    return _error(
-        INVALID_PARAMS, "Not valid Unicode: a lone surrogate (\\ud800 to \\udfff)", message
-    )
+    return _error(INVALID_PARAMS, _UNREADABLE, message)
+
+
+def _read_number(digits: str) -> int | None:
+    """None where it has more digits than Python reads."""
+    with suppress(ValueError):
+        return int(digits)
+    return None
 
 
 def _error(code: int, text: str, message: Any) -> JSONRPCError:
