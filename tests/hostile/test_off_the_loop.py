@@ -2,6 +2,7 @@
 
 import difflib
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email.utils import parseaddr
@@ -154,5 +155,41 @@ async def test_a_mail_is_found_whatever_its_sender_calls_itself(office: Office) 
     senders = [mail["from_address"] for mail in found.structured_content["emails"]]
     assert sorted(map(len, senders)) == [15, 320, 320]
     assert "eve@example.org" in senders
+    await desk.close_mailbox()
+    desk.close()
+
+
+@requirement("page:unstalled")
+@pytest.mark.anyio
+@pytest.mark.parametrize("piece", ["a,", "a@\u00e9\u4e00.cc,"])
+async def test_a_mail_that_names_everybody_everywhere_is_answered_off_the_loop(
+    office: Office, piece: str
+) -> None:
+    desk = Desk(load(office.home.environment).settings, Clock())
+    assert isinstance(desk.mailbox, LocalMailbox)
+    named = piece * (99_000 // len(piece.encode()))
+    fields = ("To", "Cc", "Reply-To")
+    head = "".join(f"{field}: {named}\r\n" for field in fields)
+    raw = f"From: {named} eve@example.org\r\nSubject: odd\r\n{head}\r\nHi.\r\n"
+    await desk.mailbox.receive([Incoming(raw.encode(), seen=False)])
+    (mail,) = await desk.mailbox.search("", 5)
+    answer = {"thread_id": mail.thread_id, "message_id": mail.id, "body": "Yes.\n"}
+    async with (
+        served(site(desk)) as address,
+        signed_in(desk, address) as person,
+        Client(desk_server(desk)) as assistant,
+    ):
+        await assistant.call_tool("search_email", {"query": "nothing"})
+        orchestrator = Orchestrator(desk)
+        begun = time.thread_time()
+        await assistant.call_tool("reply_email", answer)
+        await assistant.call_tool("reply_email", answer | {"all": True})
+        await orchestrator.once()
+        decide = await person.reads("/decide")
+        spent = time.thread_time() - begun
+        await orchestrator.close()
+
+    assert decide.status_code == 200
+    assert spent < 1
     await desk.close_mailbox()
     desk.close()

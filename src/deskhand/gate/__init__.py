@@ -113,7 +113,8 @@ class Gate(Performer):
             if request and (told := await self._tell_or_deliver(request, call)):
                 return told
             demand_in_time(action, call.started)
-            fresh = open_request(action, by, answered, call.started, request)
+            given = (action, by, answered, call.started, request)
+            fresh = await asyncio.to_thread(open_request, *given)
             fresh = replace(fresh, note=" ".join(filter(None, (fresh.note, note))) or None)
             await self._await_answer(proposal, request, fresh)
             author = await self._name_author(action, answered)
@@ -164,7 +165,8 @@ class Gate(Performer):
     ) -> str | None:
         if answered is None or not isinstance(action, Mail):
             return None
-        return name_author(answered, {action.account, *await self._find_own()})
+        own = {action.account, *await self._find_own()}
+        return await asyncio.to_thread(name_author, answered, own)
 
     async def _let_through(self, fresh: Request) -> Request | None:
         """The request that was just made, where a permission says yes to it."""

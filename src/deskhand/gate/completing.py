@@ -1,5 +1,6 @@
 """From what a tool was told to the exact mail: from which account it leaves, whom it answers, in which thread."""
 
+import asyncio
 from collections.abc import Collection
 from typing import Any
 
@@ -49,7 +50,7 @@ async def complete(
                 raise NotFound(
                     f"there is no message {message_id} in thread {proposal.thread_id}"
                 )
-            to, cc = _answered(proposal, found, {account, *own})
+            to, cc = await asyncio.to_thread(_answered, proposal, found, {account, *own})
             lines = address_lines(to, ", ".join(filter(None, (cc, proposal.cc))), "")
             subject = mime.reply_subject(found.summary.subject)
     as_text = proposal.as_text and mime.is_html(body)

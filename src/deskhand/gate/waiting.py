@@ -183,7 +183,7 @@ class Waiting:
             subject=mail.summary.subject,
             date=clock.iso(mail.summary.date),
             text=mail.body,
-            named=participants_of(mail),
+            named=await asyncio.to_thread(participants_of, mail),
             warnings=(*mail.alarms, *odd),
         )
 

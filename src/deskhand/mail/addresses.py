@@ -3,9 +3,9 @@
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 
 import idna
 
@@ -21,6 +21,8 @@ _TOKEN = re.compile(
 )
 _LONGEST = 1000
 """Characters of an address with all that stands around it."""
+_MOST = 1000
+"""Mailboxes of a field that are looked at for addresses: many more than anybody is written to at once."""
 _BEFORE = re.compile(r"mailto:|@[^:]{0,300}:", re.IGNORECASE)
 _PLAIN_NAME = re.compile(r"[\w !#$%&'*+/=?^`{|}~.-]*")
 
@@ -44,8 +46,17 @@ class Person:
 
 def people(value: bytes | str) -> list[Person]:
     """The mailboxes of an address field. Names are decoded after the field was split, so none can add an address."""
+    return list(_each_person(value))
+
+
+def first_person(value: bytes | str) -> Person | None:
+    """The first mailbox of an address field, whatever follows it."""
+    return next(_each_person(value), None)
+
+
+def _each_person(value: bytes | str) -> Iterator[Person]:
     source = _without_comments(source_of(value))
-    return list(filter(None, map(_person, _mailboxes(source))))
+    return filter(None, map(_person, filter(None, _mailboxes(source))))
 
 
 def _tokens(source: str) -> Iterator[re.Match[str]]:
@@ -126,13 +137,12 @@ def mended(address: str) -> str:
 
 def addresses_in(line: str) -> list[str]:
     """The bare addresses of a field that was received, as one writes to them; what is none is left out."""
-    found: list[str] = []
-    for person in people(line):
-        if len(person.address) > _LONGEST:
-            continue
-        with suppress(InvalidInput):
-            found.append(recipient(mended(person.address)))
-    return found
+    found = (
+        _read_recipient(mended(person.address))
+        for person in islice(_each_person(line), _MOST)
+        if len(person.address) <= _LONGEST
+    )
+    return list(filter(None, found))
 
 
 def recipients(line: str, field: str = "to") -> list[str]:
@@ -155,6 +165,13 @@ def once_each(*lines: str) -> list[str]:
 
 def recipient(given: str, field: str = "to") -> str:
     """One bare address, its domain in ASCII and lower case; anything else is refused."""
+    found = _read_recipient(given)
+    if found is None:
+        raise _bad_address(given, field)
+    return found
+
+
+def _read_recipient(given: str) -> str | None:
     local, at, domain = given[:400].strip(" ").rpartition("@")
     local = unicodedata.normalize("NFC", local)
     if (
@@ -163,20 +180,23 @@ def recipient(given: str, field: str = "to") -> str:
         or len(local.encode("utf-8", "replace")) > 64
         or not _is_local(local)
     ):
-        raise _bad_address(given, field)
-    try:
-        ascii_domain = _in_ascii(domain)
-    except idna.IDNAError as exc:
-        raise _bad_address(given, field) from exc
+        return None
+    ascii_domain = _in_ascii(domain)
+    if ascii_domain is None:
+        return None
     labels = ascii_domain.split(".")
     if len(labels) < 2 or labels[-1].isdigit() or len(local) + len(ascii_domain) > 253:
-        raise _bad_address(given, field)
+        return None
     return f"{local}@{ascii_domain}"
 
 
-@lru_cache(1024)
-def _in_ascii(domain: str) -> str:
-    return idna.encode(domain, uts46=True).decode().removesuffix(".")
+@lru_cache(4096)
+def _in_ascii(domain: str) -> str | None:
+    """None where it is no domain: that too is looked up once."""
+    try:
+        return idna.encode(domain, uts46=True).decode().removesuffix(".")
+    except idna.IDNAError:
+        return None
 
 
 def _is_local(text: str) -> bool:

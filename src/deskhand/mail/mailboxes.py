@@ -253,9 +253,10 @@ class Mailboxes:
         name, own = self.place(message_id)
         found = await self.box(name).get(own)
         (summary,) = await self._mark(name, [found.summary])
+        reached = await asyncio.to_thread(self._reached, name, summary.account, found)
         return replace(
             found,
-            summary=replace(summary, account=self._reached(name, summary.account, found)),
+            summary=replace(summary, account=reached),
         )
 
     def _reached(self, name: str, address: str, mail: FullMessage) -> str:

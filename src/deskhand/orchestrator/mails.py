@@ -109,7 +109,8 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         try:
             signature = desk.settings.signature_of(account)
             own = {account, *await find_own(desk.mailbox, desk.settings)}
-            draft = _draft(held, mail, decision, account, own, signature, now)
+            given = (held, mail, decision, account, own, signature, now)
+            draft = await asyncio.to_thread(_draft, *given)
         except InvalidInput as error:
             decision = triage.ask(error.message, "whom to answer")
     if draft is not None and known.words is None and not known.by_person:

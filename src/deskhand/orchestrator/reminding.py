@@ -12,7 +12,7 @@ from deskhand.errors import DeskError, NotFound
 from deskhand.gate import follow_ups
 from deskhand.gate.follow_ups import AwaitedAnswer
 from deskhand.mail import MailSummary
-from deskhand.mail.addresses import addresses_in, people
+from deskhand.mail.addresses import addresses_in, first_person
 from deskhand.mail.answering import mailbox_of
 from deskhand.mail.mailboxes import find_own
 from deskhand.mail.mime import reply_subject
@@ -146,7 +146,7 @@ def is_by_machine(raw: bytes) -> bool:
     def first(name: str) -> str:
         return str(head.get(name, "")).strip().casefold()
 
-    sender = next(iter(people(first("From"))), None)
+    sender = first_person(first("From"))
     return (
         first("Auto-Submitted").partition(";")[0].strip() not in ("", "no")
         or any(name in head for name in _NO_PERSON)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from deskhand.mail import FullMessage, MailSummary
-from deskhand.mail.addresses import people
+from deskhand.mail.addresses import first_person
 
 Choice = Literal["draft_reply", "archive", "needs_info", "urgent", "delegate"]
 LONGEST_REPLY = 50_000
@@ -73,8 +73,8 @@ def sender(mail: FullMessage) -> str:
 
 
 def sender_of(mail: MailSummary) -> str:
-    found = people(mail.sender)
-    return (found[0].address if found else mail.sender).casefold()
+    found = first_person(mail.sender)
+    return (found.address if found else mail.sender).casefold()
 
 
 # What holds for every model.

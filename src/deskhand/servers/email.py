@@ -31,7 +31,7 @@ from deskhand.gate.completing import with_signature
 from deskhand.gate.fields import SUBJECT_LIMIT
 from deskhand.gate.requests import Request
 from deskhand.mail import MailSummary, SavedDraft, Sent, mime
-from deskhand.mail.addresses import people
+from deskhand.mail.addresses import first_person, people
 from deskhand.servers.callers import client
 from deskhand.servers.calls import ToolResult
 from deskhand.servers.mail import (
@@ -417,8 +417,8 @@ def _message(mail: MailSummary) -> EmailMessage:
 
 
 def _sender(mail: MailSummary) -> str:
-    found = people(mail.sender)
-    address = found[0].address if found else ""
+    found = first_person(mail.sender)
+    address = found.address if found else ""
     return one_line(address or mail.sender)[:LONGEST_ADDRESS]
 
 

@@ -277,7 +277,8 @@ async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
 async def _left_out(desk: Desk, card: Card, original: Original) -> list[str]:
     """Whom the mail that it answers names, and who would not get the answer."""
     own = {card.account, *await find_own(desk.mailbox, desk.settings)}
-    return left_out(original.named, own, {each.address for each in card.everybody})
+    answered = {each.address for each in card.everybody}
+    return await to_thread.run_sync(left_out, original.named, own, answered)
 
 
 def _read_card(card: Card) -> dict[str, Any]:

@@ -172,6 +172,10 @@ async def _find_answered(desk: Desk, mail: FullMessage) -> tuple[str, list[str]]
     """Whom an answer goes to, and whom one to all goes to as well; None where there is nobody."""
     account = await own_address(desk.mailbox, mail)
     own = {account, *await find_own(desk.mailbox, desk.settings)}
+    return await asyncio.to_thread(_read_answered, mail, own)
+
+
+def _read_answered(mail: FullMessage, own: set[str]) -> tuple[str, list[str]] | None:
     try:
         author = address_author(mail, own)
         lines = address_all(mail, own)
