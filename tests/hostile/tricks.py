@@ -296,6 +296,16 @@ _HTML = (
     "<p style='margin-bottom:3000px'>a</p>SECRET",
     "<style>@media (min-width:calc(1px)){p{display:none}}</style><p>SECRET",
     "<style>input:checked~p{display:none}</style><input type=checkbox checked><p>SECRET",
+    "<div style='outline:40px solid white;outline-offset:-40px'>SECRET</div>",
+    "<div style='border-image:linear-gradient(red,red) fill 0;color:red'>SECRET</div>",
+    "<style>@layer a{p{display:none!important}}p{display:block!important}</style><p>SECRET",
+    "<body link=white><a href='https://a.example'>SECRET</a>",
+    "<table><col style='visibility:collapse'><tr><td>SECRET</table>",
+    "<table><colgroup style='visibility:collapse'></colgroup><tr><td>SECRET<td>b</table>",
+    "<hr size=99999>SECRET",
+    "<table cellspacing=9999><tr><td>SECRET</table>",
+    "<select size=9999></select>SECRET",
+    "<img width=1 height=' 3000'>SECRET",
 )
 HIDING: tuple[str, ...] = (
     *(f'<div style="{style}">SECRET</div>' for style in _STYLES),
@@ -351,4 +361,7 @@ SHOWING = (
     "<div style='max-width:600px;margin:0 auto;overflow:hidden;border-radius:4px;background:#f4f4f4'>SECRET</div>",
     "<a href='https://a.example' style='background:#1a73e8;color:#ffffff;text-decoration:none'>SECRET</a>",
     "<p style='background:url(data:image/png;base64,AA==);display:block'></p><p>SECRET</p>",
+    "<body link='#0066cc' vlink='#551a8b'><a href='https://a.example'>SECRET</a>",
+    "<table border=0 cellpadding=10 cellspacing=0><col width=100><tr><td>SECRET</table><hr size=1>",
+    "<p style='outline:1px solid #ccc;outline-offset:2px'>SECRET</p>",
 )

@@ -170,6 +170,8 @@ class _Reader:
     hidden_behind: list[str] = field(default_factory=list)
     """What is hidden before the first word that shows, and behind it."""
     has_shown: bool = False
+    link_colour: str = ""
+    """What `body` says of it in its old way."""
 
     def read(self, tokens: list[Markup]) -> None:
         self.stack = [Element("", {}, Look(), None, 0)]
@@ -180,7 +182,9 @@ class _Reader:
                 for token in tokens
                 if token.tag == tag and not token.closes
             ]
-            self._start(tag, ChainMap(*map(dict, given[:10])))
+            said = ChainMap(*map(dict, given[:10]))
+            self._start(tag, said)
+            self.link_colour = said.get("link", "")
         for token in tokens:
             if not token.tag:
                 self._text(token.text)
@@ -234,6 +238,8 @@ class _Reader:
             )
         if tag == "area" and attributes.get("href") and not around.hidden:
             self._show_address(element, attributes.get("alt", ""))
+        if tag in ("col", "colgroup") and not element.look.visible:
+            self.doubts["a column that is not visible"] = None
         if tag in _VOID:
             return
         element.swallows = around.swallows or tag in _SWALLOWED
@@ -265,7 +271,7 @@ class _Reader:
             else ()
         )
         matches = self.cascade.matches(element)
-        own = _own_style(element.tag, element.attributes)
+        own = _own_style(element.tag, element.attributes, self.link_colour)
         if not (style or matches or own):
             return around.look
         sure = [
@@ -536,11 +542,15 @@ def _in_order(
     ]
 
 
-def _own_style(tag: str, attributes: Mapping[str, str]) -> tuple[Declaration, ...]:
+def _own_style(
+    tag: str, attributes: Mapping[str, str], link_colour: str
+) -> tuple[Declaration, ...]:
     """What a tag and its old attributes say about its look."""
     said: list[str] = []
     if tag == "a" and "href" in attributes:
         said.append("color:#0000ee")
+        if link_colour:
+            said.append(f"color:{_old_colour(link_colour)}")
     elif tag in _OWN_STYLES:
         said.append(_OWN_STYLES[tag])
     elif tag == "dialog" and "open" not in attributes:
@@ -548,8 +558,8 @@ def _own_style(tag: str, attributes: Mapping[str, str]) -> tuple[Declaration, ..
     for name in attributes:
         if name in ("hidden", "popover"):
             said.append("display:none")
-        elif name in ("width", "height") and re.match(r"\d{4}", attributes[name]):
-            said.append(f"{name}:{attributes[name][:6]}")
+        elif name in _OLD_SIZES and (huge := _OLD_HUGE.match(attributes[name])):
+            said.append(f"{_OLD_SIZES[name]}:{huge[1]}")
         elif name in _OLD_ATTRIBUTES:
             said.append(_old_style(tag, name, attributes[name]))
     return sheets.read_style(";".join(said)) if said else ()
@@ -569,6 +579,22 @@ _OLD_ATTRIBUTES = {
     "bgcolor": "background-color",
     "background": "background-image",
 }
+_OLD_SIZES = {
+    "width": "width",
+    "cols": "width",
+    "hspace": "width",
+    "leftmargin": "width",
+    "height": "height",
+    "rows": "height",
+    "size": "height",
+    "border": "height",
+    "cellspacing": "height",
+    "cellpadding": "height",
+    "vspace": "height",
+    "topmargin": "height",
+}
+"""By which old attributes a box is made large, and in which direction they do it at least."""
+_OLD_HUGE = re.compile(r"[ \t\r\n\f]*\+?(\d{4,6})", re.ASCII)
 
 
 def _old_style(tag: str, name: str, value: str) -> str:
@@ -576,12 +602,14 @@ def _old_style(tag: str, name: str, value: str) -> str:
         return ""
     if name == "background":
         return "background-image:url(x)"
+    return f"{_OLD_ATTRIBUTES[name]}:{_old_colour(value)}"
+
+
+def _old_colour(value: str) -> str:
     colour = value.strip().lower()
     if re.fullmatch(r"[0-9a-f]{6}", colour):
         colour = f"#{colour}"
-    if not looks.read_colour(colour):
-        colour = "of an old kind"
-    return f"{_OLD_ATTRIBUTES[name]}:{colour}"
+    return colour if looks.read_colour(colour) else "of an old kind"
 
 
 def visible(source: str) -> Visible:

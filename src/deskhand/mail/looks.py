@@ -115,6 +115,8 @@ _FOREIGN = ("-moz-", "-ms-", "-o-", "mso-", "--", "-premailer-", "panose", "page
 _HUGE = re.compile(
     r"(?<![#\w.-])-?(?:\d{4,}|[3-9]\d\d|\d{3}(?=v[wh]|r?em))(?!\s*ms)(?:\.\d+)?\s*(?!%)(?:px|pt|em|rem|vw|vh|cm|in|\b)"
 )
+_ON_TEXT = re.compile(r"outline-offset:[^+\d.]|border-image(?:-slice)?:.*\bfill\b")
+"""An outline that is drawn inside, and a border's picture that fills what it is around."""
 _SHAPELESS = re.compile(
     r"scale(?:3d|x|y)?\(\s*0*\.?0*\s*[,)]|rect\([0\s,px]*\)|inset\(\s*(?:50|100)%|circle\(\s*0"
 )
@@ -168,7 +170,8 @@ def _read(name: str, value: str, *, important: bool) -> Iterable[Declaration]:
     elif bare in _SHAPES:
         yield Declaration(bare, _shape(bare, value), important, f"{name}: {value}"[:60])
     elif bare in _HARMLESS or bare.startswith(_HARMLESS_STARTS):
-        if bare != "z-index" and _HUGE.search(value):
+        lies_on_text = _ON_TEXT.search(f"{bare}:{value}")
+        if lies_on_text or (bare != "z-index" and _HUGE.search(value)):
             yield Declaration(bare, None, important, f"{name}: {value}"[:60])
     elif re.fullmatch(r"[a-z-]{2,40}", bare):
         yield Declaration(bare, None, important, f"{name}: {value}"[:60])

@@ -18,6 +18,9 @@ MOST_RULES = 5_000
 MOST_STEPS = 60_000
 """How often a part of a selector is compared with an element, for one mail on one screen."""
 _DEEPEST = 60
+_UNSURE = "?"
+_LAYER = "? layer"
+"""Conditions of which nobody here can say whether they hold."""
 _NAME = r"(?:[\w-]|[^\x00-\x7f]|\\.)++"
 _TOKEN = re.compile(
     r"/\*.*?(?:\*/|\Z)|<!--|-->|\"(?:[^\"\\\n]|\\.)*+[\"\n]?|'(?:[^'\\\n]|\\.)*+['\n]?|url\(\s*+[^\"'\s()][^)]*+\)?"
@@ -327,7 +330,8 @@ class _SheetParser:
             case "media":
                 return _Level(level.selectors, (*level.conditions, rest.strip()))
             case "supports" | "layer" | "container" | "scope":
-                return _Level(level.selectors, (*level.conditions, "?"))
+                unsure = _LAYER if name == "layer" else _UNSURE
+                return _Level(level.selectors, (*level.conditions, unsure))
             case "font-face":
                 return _Level(["@font-face"], level.conditions)
             case _:
@@ -359,6 +363,9 @@ class _SheetParser:
                 if re.search(r":(?:before|after)", selector.lower())
             ]
             self.sheets.doubts += [f"the rule {selector}" for selector in made]
+        # Nothing outside a layer outweighs what is important in it.
+        if _LAYER in level.conditions and any(each.important for each in found):
+            self.sheets.doubts.append(f"the layered rule {level.selectors[0][:60]}")
         for selector in level.selectors if found else ():
             parts, weight = _read_selector(selector)
             self.sheets.rules.append(
@@ -510,7 +517,11 @@ def _holds(conditions: tuple[str, ...], screen: Screen) -> Verdict:
 
 @lru_cache(maxsize=1000)
 def _holds_one(queries: str, screen: Screen) -> Verdict:
-    if queries == "?" or len(queries) > 1000 or re.search(r"\([^()]*\(", queries):
+    if (
+        queries in (_UNSURE, _LAYER)
+        or len(queries) > 1000
+        or re.search(r"\([^()]*\(", queries)
+    ):
         return Verdict.PERHAPS
     return max(_holds_query(query.strip(), screen) for query in queries.split(","))
 
