@@ -206,6 +206,7 @@ REQUIREMENTS = {
     "gmail:never-twice": "Whatever answer of Gmail is lost, a mail leaves at most once and exactly as it was prepared.",
     "gmail:honest-double": "The Gmail double keeps to Google's discovery document, and Google's own client agrees.",
     "imap:stable": "A mail's id on IMAP holds when the mail is moved, and copies of a mail are one mail.",
+    "imap:places": "Trash, spam, sent, drafts and archive are found as declared, else by names that programs use.",
     "imap:never-twice": "Whatever breaks during SMTP, what may have left is never sent again by itself.",
     "imap:precise": "Over SMTP a kill before the last dot sent nothing and says so; only a lost answer is unknown.",
     "imap:kept": "The connection is kept, and a dead one is replaced without the caller's notice.",

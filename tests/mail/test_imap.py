@@ -102,6 +102,10 @@ async def test_no_folder_is_made_that_would_be_taken_for_the_trash_or_for_spam(
         "Old/Bin",
         "Junk",
         "junk e-mail",
+        "Papierkorb",
+        "INBOX.Corbeille",
+        "E\u0301le\u0301ments supprime\u0301s",
+        "迷惑メール",
     ]
     with Process(LONG_AGO) as old, Dovecot(old) as server, Relay(server) as relay:
         server.deliver(letter(subject="Plan", message_id="<one@example.org>"))
@@ -114,6 +118,80 @@ async def test_no_folder_is_made_that_would_be_taken_for_the_trash_or_for_spam(
         await mailbox.close()
 
     assert after == [mail]
+
+
+LANGUAGES = {
+    "German": ("Gesendet", "Entwürfe", "Spamverdacht", "Papierkorb", "Archiv"),
+    "French": (
+        "Messages envoyés",
+        "Brouillons",
+        "Indésirables",
+        "Corbeille",
+        "Archives",
+    ),
+    "Japanese": ("送信済みメール", "下書き", "迷惑メール", "ゴミ箱", "アーカイブ"),
+}
+
+
+@requirement("imap:places")
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_folders_are_known_by_their_names_in_other_languages(
+    language: str, tmp_path: Path
+) -> None:
+    """On a server that declares no special use, where the person's mail program made them."""
+    _, _, junk, trash, archive = LANGUAGES[language]
+    with Process(LONG_AGO) as old, Dovecot(old) as server, Relay(server) as relay:
+        with server.client() as client:
+            for name in LANGUAGES[language]:
+                client.create_folder(f"INBOX.{name}")
+            client.create_folder(f"INBOX.Clients.{trash}")
+        server.deliver(letter(subject="Offer", message_id="<0@x>"), f"INBOX.{junk}")
+        for subject in ("Old", "Done"):
+            server.deliver(letter(subject=subject, message_id=f"<{subject}@x>"))
+        mailbox = opened(server, relay, tmp_path)
+        done, old_one = sorted(await mailbox.search("", 10), key=lambda mail: mail.subject)
+        await mailbox.change([old_one.id], Deed("trash"))
+        await mailbox.change([done.id], Deed("archive"))
+        mail = outgoing()
+        await mailbox.send(await mailbox.prepare(mail), mail, unwritten)
+        await mailbox.create_draft(letter(message_id="<draft@x>"), None)
+        with server.client() as client:
+            mails = {
+                name: client.select_folder(f"INBOX.{name}")[b"EXISTS"]
+                for name in (*LANGUAGES[language], f"Clients.{trash}")
+            }
+            names = {name for _, _, name in client.list_folders()}
+        shown = {
+            each.subject: each.labels for each in await mailbox.search("in:anywhere", 10)
+        }
+        plain = {each.subject for each in await mailbox.search("", 10)}
+        await mailbox.close()
+
+    assert mails == dict.fromkeys(LANGUAGES[language], 1) | {f"Clients.{trash}": 0}
+    assert names.isdisjoint({"INBOX.Trash", "INBOX.Sent", "INBOX.Drafts", "INBOX.Archive"})
+    assert shown["Old"] == ("TRASH", "UNREAD")
+    assert shown["Offer"] == ("SPAM", "UNREAD")
+    assert shown["Done"] == (archive, "UNREAD")
+    assert plain.isdisjoint({"Old", "Offer"})
+
+
+@requirement("imap:places")
+async def test_a_folder_in_another_language_is_a_plain_one_where_a_place_is_known_already(
+    tmp_path: Path,
+) -> None:
+    with Process(LONG_AGO) as old, Dovecot(old) as server, Relay(server) as relay:
+        with server.client() as client:
+            client.create_folder("INBOX.Trash")
+            client.create_folder("INBOX.Papierkorb")
+        server.deliver(letter(subject="Kept", message_id="<k@x>"), "INBOX.Papierkorb")
+        mailbox = opened(server, relay, tmp_path)
+        (mail,) = await mailbox.search("", 10)
+        await mailbox.change([mail.id], Deed("trash"))
+        (binned,) = await mailbox.search("in:trash", 10)
+        await mailbox.close()
+
+    assert mail.labels == ("Papierkorb", "UNREAD")
+    assert binned.id == mail.id
 
 
 @requirement("imap:stable")

@@ -55,8 +55,9 @@ from deskhand.mail.accounts import (
 from deskhand.mail.addresses import people
 from deskhand.mail.bearer import BearerTokens, takes_token
 from deskhand.mail.changes import Deed
+from deskhand.mail.imap_folders import ROLES
 from deskhand.mail.imap_query import ImapSearch
-from deskhand.mail.imap_session import ROLES, Copy, ImapSession, header
+from deskhand.mail.imap_session import Copy, ImapSession, header
 
 T = TypeVar("T")
 MOST_PLACES = 5000
@@ -157,7 +158,7 @@ class ImapMailbox:
 
     async def add_label(self, message_id: str, label: str) -> None:
         name = label.strip()
-        if not name or name.upper() in {role[0] for role in ROLES.values()}:
+        if not name or name.upper() in {place.label for place in ROLES.values()}:
             raise InvalidInput(
                 f"{label!r} is a folder here, not a label to add",
                 hint="move the mail into it",

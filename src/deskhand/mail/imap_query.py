@@ -7,7 +7,8 @@ IMAP finds parts of words where Gmail finds words, and tells an attachment by th
 from datetime import datetime
 
 from deskhand.mail import query
-from deskhand.mail.imap_session import ROLES, Folder, header, keyword, quote
+from deskhand.mail.imap_folders import ROLES
+from deskhand.mail.imap_session import Folder, header, keyword, quote
 from deskhand.mail.query import AllOf, AnyOf, Not, Query
 
 Key = list[bytes]
@@ -28,7 +29,7 @@ _MONTHS = [
     "Nov",
     "Dec",
 ]
-_FOLDER_LABELS = {label for label, *_ in ROLES.values()}
+_FOLDER_LABELS = {place.label for place in ROLES.values()}
 
 
 class ImapSearch:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any
 
 from imapclient import IMAPClient, SocketTimeout, imap_utf7
 from imapclient.exceptions import IMAPClientAbortError, IMAPClientError, LoginError
@@ -17,27 +17,7 @@ from imapclient.response_parser import parse_message_list
 from deskhand.errors import AuthRequired, Denied, DeskError, InvalidInput, ProviderDown
 from deskhand.mail import mime
 from deskhand.mail.accounts import LOGIN, Account, Bearer
-
-Role = Literal["inbox", "sent", "drafts", "junk", "trash"]
-ROLES: dict[Role, tuple[str, bytes, str, tuple[str, ...]]] = {
-    "inbox": ("INBOX", b"\\inbox", "INBOX", ("inbox",)),
-    "sent": (
-        "SENT",
-        b"\\sent",
-        "Sent",
-        ("sent", "sent items", "sent mail", "sent messages"),
-    ),
-    "drafts": ("DRAFT", b"\\drafts", "Drafts", ("drafts", "draft")),
-    "junk": ("SPAM", b"\\junk", "Junk", ("junk", "spam", "junk e-mail", "bulk mail")),
-    "trash": (
-        "TRASH",
-        b"\\trash",
-        "Trash",
-        ("trash", "bin", "deleted items", "deleted messages"),
-    ),
-}
-"""Each role: the label that says it, the special use in lower case, the folder made where there is none, the names
-that it often has."""
+from deskhand.mail.imap_folders import ROLES, Role, find_archive, find_roles
 
 _SPAM_WORDS = ("junk", "nonjunk", "notjunk")
 """The keywords by which mail programs and servers learn what is spam."""
@@ -174,31 +154,31 @@ class ImapSession:
 
     def folders(self) -> list[Folder]:
         """Every folder that can hold mail, the inbox first."""
-        listed = [
-            ({flag.lower() for flag in flags}, (delimiter or b"/").decode(), name)
-            for flags, delimiter, name in self._client.list_folders()
-        ]
-        listed = [
-            each for each in listed if each[0].isdisjoint({b"\\noselect", b"\\nonexistent"})
-        ]
-        declared = {use for flags, _, _ in listed for use in flags}
+        listed = self._list()
+        roles = find_roles([(flags, path) for flags, path, _ in listed])
         found: list[Folder] = []
-        for flags, delimiter, name in listed:
-            role = _role(flags, name.rpartition(delimiter)[2], declared)
-            label = ROLES[role][0] if role else self._label(name, delimiter)
+        for (_, path, name), role in zip(listed, roles, strict=True):
+            label = ROLES[role].label if role else path
             found.append(Folder(name, label, role))
         return sorted(found, key=lambda folder: folder.role != "inbox")
 
-    def _label(self, name: str, delimiter: str) -> str:
+    def _list(self) -> list[tuple[set[bytes], str, str]]:
+        """The flags of each folder that can hold mail, its path with slashes, and its name."""
         prefix, _ = self._namespace()
-        return name.removeprefix(prefix).replace(delimiter, "/")
+        listed: list[tuple[set[bytes], str, str]] = []
+        for given, delimiter, name in self._client.list_folders():
+            flags = {flag.lower() for flag in given}
+            if flags.isdisjoint({b"\\noselect", b"\\nonexistent"}):
+                path = name.removeprefix(prefix).replace((delimiter or b"/").decode(), "/")
+                listed.append((flags, path, name))
+        return listed
 
     def folder_for(self, role: Role) -> Folder | None:
         return next((folder for folder in self.folders() if folder.role == role), None)
 
     def ensure_folder(self, role: Role) -> Folder:
         """The folder with this role, made where there is none."""
-        return self.folder_for(role) or self.create(ROLES[role][2])
+        return self.folder_for(role) or self.create(ROLES[role].made)
 
     def create(self, label: str) -> Folder:
         prefix, delimiter = self._namespace()
@@ -290,10 +270,7 @@ class ImapSession:
 
     def archive(self) -> str:
         """The label of the folder that the server or the person keeps for what is done with."""
-        for flags, delimiter, name in self._client.list_folders():
-            if b"\\archive" in {flag.lower() for flag in flags}:
-                return self._label(name, (delimiter or b"/").decode())
-        return "Archive"
+        return find_archive([(flags, path) for flags, path, _ in self._list()])
 
     def move(self, copies: Sequence[Copy], label: str) -> None:
         """From one folder into the one that a label names. Where the server refuses, no folder stays that was made."""
@@ -347,15 +324,16 @@ class ImapSession:
         return folders[0] if folders else None
 
     def _make_folder(self, label: str) -> Folder:
-        for name, _, folder, _ in ROLES.values():
-            if name == label.upper():
-                return self.create(folder)
+        for place in ROLES.values():
+            if place.label == label.upper():
+                return self.create(place.made)
         _, delimiter = self._namespace()
-        if role := _role(set(), label.replace(delimiter, "/").rpartition("/")[2], set()):
-            place = ROLES[role][0]
+        (role,) = find_roles([(set(), label.replace(delimiter, "/"))])
+        if role:
+            taken = ROLES[role].label
             raise InvalidInput(
-                f"a folder {label!r} would be taken for {place}",
-                hint=f"move it to {place}, or choose another name",
+                f"a folder {label!r} would be taken for {taken}",
+                hint=f"move it to {taken}, or choose another name",
             )
         return self.create(label)
 
@@ -514,16 +492,6 @@ def decode_name(name: str) -> str | None:
         return base64.urlsafe_b64decode(f"{name}==").decode()
     except ValueError:
         return None
-
-
-def _role(flags: set[bytes], name: str, declared: set[bytes]) -> Role | None:
-    if name.upper() == "INBOX":
-        return "inbox"
-    for role, (_, use, _, names) in ROLES.items():
-        # What the server declares counts; names are guessed only for a role that it declares for no folder.
-        if use in flags or (use not in declared and name.lower() in names):
-            return role
-    return None
 
 
 def _selected(answer: dict[bytes, Any]) -> Selected:
