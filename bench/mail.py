@@ -1,7 +1,7 @@
 """The local mailbox at 1,000, 10,000 and 100,000 mails: what listing and searching cost, side by side; and a search
 over three accounts beside that of the slowest of them.
 
-python3 run.py bench mail [--small]
+python3 run.py bench mail [--small] [--beside CHECKOUT]
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from pathlib import Path
 
+from bench.beside import compare
 from bench.vaults import WORDS, vocabulary
 from deskhand.mail.local import Incoming, LocalMailbox
 
@@ -34,6 +35,9 @@ LATENCY = 0.1
 
 def main() -> int:
     sizes = SIZES[:2] if "--small" in sys.argv else SIZES
+    if "--beside" in sys.argv:
+        other = sys.argv[sys.argv.index("--beside") + 1]
+        return compare(Path(other), sizes)
     with tempfile.TemporaryDirectory() as folder:
         figures = asyncio.run(measure(Path(folder) / "mail.db", sizes))
         slowest, together = asyncio.run(measure_accounts(Path(folder)))

@@ -93,7 +93,7 @@ async def test_an_answer_leaves_from_the_account_that_has_the_mail(
     site: Site, desk: Desk
 ) -> None:
     original = await desk.mailbox.get(site.gmail.account.deliver(letter()).id)
-    theirs = replace(original, summary=replace(original.summary, account="me@work.example"))
+    theirs = replace(original, summary=original.summary._replace(account="me@work.example"))
     assert await own_address(desk.mailbox, theirs) == "me@work.example"
     assert await own_address(desk.mailbox, None) == await desk.mailbox.address()
 

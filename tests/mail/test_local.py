@@ -392,6 +392,10 @@ def test_maildir_mbox_and_eml_are_imported_once(home: Home, tmp_path: Path) -> N
     assert all("INBOX" in mail["labels"] for mail in mails.values())
     assert mails["First"]["snippet"] == "Dear all, From here on it is quoted."
     assert mails["First"]["date"].startswith("2026-02-02 10:00:00")
+
+    own_id = mails["First"]["id"]
+    read = home.command("mail", "read", own_id, "--json", DESKHAND_ADDRESS="me@example.com")
+    assert json.loads(read.stdout)["summary"] == mails["First"]
     assert mails["Eml"]["date"] == str(DATE)
     assert {
         file: file.read_bytes() for file in source.rglob("*") if file.is_file()

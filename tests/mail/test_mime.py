@@ -34,8 +34,8 @@ def full(**changes: Any) -> FullMessage:
     read = mime.parse(letter())
     summary = read.summary("m1", "t1", DATE, read.snippet, ())
     mail = read.full(
-        replace(
-            summary, **{key: changes.pop(key) for key in ("sender", "to") if key in changes}
+        summary._replace(
+            **{key: changes.pop(key) for key in ("sender", "to") if key in changes}
         )
     )
     return replace(mail, **changes)

@@ -156,7 +156,8 @@ def _read(options: argparse.Namespace) -> None:
 
     mail = at_desk(get)
     if options.json:
-        print(json.dumps(asdict(mail), default=str))
+        shown = asdict(mail) | {"summary": mail.summary._asdict()}
+        print(json.dumps(shown, default=str))
         return
     head = {
         "From": mail.summary.sender,
@@ -227,7 +228,7 @@ def _search(options: argparse.Namespace) -> None:
         print("there is no mail here", file=sys.stderr)
     for mail in found:
         if options.json:
-            print(json.dumps(asdict(mail), default=str))
+            print(json.dumps(mail._asdict(), default=str))
         else:
             print(_lines(mail))
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, count
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from deskhand.mail.changes import Deed
@@ -27,9 +27,8 @@ class Attachment:
     """Of a text, as its sender says."""
 
 
-@dataclass(frozen=True, slots=True)
-class MailSummary:
-    """A mail as a list shows it."""
+class MailSummary(NamedTuple):
+    """A mail as a list shows it; of which there are many, and a tuple is made in half the time of a frozen class."""
 
     id: str
     thread_id: str

@@ -10,7 +10,6 @@ import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from operator import attrgetter
 from typing import Any
@@ -339,10 +338,8 @@ class GmailMailbox:
             self._known[data["id"]] = _without_labels(
                 data, parsed or mime.parse(_header_bytes(data))
             )
-        return replace(
-            self._known[data["id"]],
-            labels=labels,
-            label_ids=tuple(data.get("labelIds", ())),
+        return self._known[data["id"]]._replace(
+            labels=labels, label_ids=tuple(data.get("labelIds", ()))
         )
 
     async def _with_labels(

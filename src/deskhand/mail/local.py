@@ -519,10 +519,17 @@ def _summaries(db: Connection, sql: str, *values: Any) -> list[MailSummary]:
         labels.setdefault(mail, []).append(name)
     summaries: list[MailSummary] = []
     for number, thread, sender, to, subject, arrived, date_header, snippet in rows:
-        shown = (sender, to, subject, clock.from_ms(arrived), date_header, snippet)
         summaries.append(
             MailSummary(
-                f"m{number:x}", f"t{thread:x}", *shown, tuple(labels.get(number, ()))
+                f"m{number:x}",
+                f"t{thread:x}",
+                sender,
+                to,
+                subject,
+                clock.from_ms(arrived),
+                date_header,
+                snippet,
+                tuple(labels.get(number, ())),
             )
         )
     return summaries

@@ -57,9 +57,15 @@ def space_out(text: str) -> str:
 
 
 def _lead(terms: Sequence[Query]) -> _Lead:
-    texts = [term for term in terms if _expression(term) is not None]
+    texts: list[Query] = []
+    expressions: list[str] = []
+    for term in terms:
+        expression = _expression(term)
+        if expression is not None:
+            texts.append(term)
+            expressions.append(expression)
     if texts:
-        matches = ("words MATCH ?", [_expression(AllOf(tuple(texts)))])
+        matches = ("words MATCH ?", [" AND ".join(expressions)])
         return _Lead(
             "words CROSS JOIN mail ON mail.id = words.rowid", "words.rowid", matches, texts
         )

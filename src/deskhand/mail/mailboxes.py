@@ -254,10 +254,7 @@ class Mailboxes:
         found = await self.box(name).get(own)
         (summary,) = await self._mark(name, [found.summary])
         reached = await asyncio.to_thread(self._reached, name, summary.account, found)
-        return replace(
-            found,
-            summary=replace(summary, account=reached),
-        )
+        return replace(found, summary=summary._replace(account=reached))
 
     def _reached(self, name: str, address: str, mail: FullMessage) -> str:
         """By which of its own addresses the mail reached the account: from there it is answered."""
@@ -400,8 +397,7 @@ class Mailboxes:
             return []
         address = await self.address_of(name)
         return [
-            replace(
-                mail,
+            mail._replace(
                 id=carry(name, mail.id),
                 thread_id=carry(name, mail.thread_id),
                 account=address,
