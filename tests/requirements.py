@@ -177,6 +177,7 @@ REQUIREMENTS = {
     "hostile:hidden": "Text that Chromium hides is taken out of a mail or warned about; ordinary mail is left alone.",
     "hostile:links": "A link leads where browsers go with it; where programs read it differently, each host is named.",
     "mail:names": "Names of senders and attachments cannot pass for addresses or paths.",
+    "mail:as-meant": "Flowed lines, digests, reports and names read as their sender meant; what is encrypted says so.",
     "mail:visible": "Text that a person would not see is taken out, counted and reported.",
     "mail:one-recipient": "A recipient is one bare address; nothing in it adds another or a header.",
     "mail:everybody": "A mail goes to all whom it names and to nobody else; no header or copy tells of a blind one.",

@@ -238,6 +238,8 @@ PIECES = (
         "$ ",
         "\x1b[",
         "\n\t",
+        "> \n",
+        "a \n",
     ),
 )
 
@@ -262,6 +264,12 @@ def _html(form: str) -> Callable[[str], object]:
 
 def _mail(text: str) -> object:
     return mime.parse(_bytes(text))
+
+
+def _flowed(text: str) -> object:
+    return mime.parse(
+        _bytes(f"Content-Type: text/plain; format=flowed; delsp=yes\n\n{text}")
+    )
 
 
 def _mbox(text: str) -> object:
@@ -344,6 +352,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "an address as it was meant": addresses.mended,
     **{f"the header {name}": _field(name) for name in _FIELDS.split()},
     "a mail": _mail,
+    "a mail with flowed lines": _flowed,
     "an mbox": _mbox,
     "HTML": _html("TEXT"),
     "HTML in a body": _html("<body><p>TEXT"),

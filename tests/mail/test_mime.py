@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from deskhand.errors import InvalidInput
-from deskhand.mail import FullMessage, addresses, mime
+from deskhand.mail import FullMessage, addresses, documents, mime
 from deskhand.mail.answering import address_author
 from tests.mail.letters import DATE, letter
 from tests.requirements import requirement
@@ -260,6 +260,9 @@ def test_dates_are_read_or_left_unknown(header: str, meant: datetime | None) -> 
         ("filename*=utf-8''a%0d%0ab.txt", "a b.txt"),
         ("filename*0*=utf-8''%e2%82; filename*1*=%ac.txt", "€.txt"),
         ('filename="=?utf-8?q?=C3=BC.txt?="', "ü.txt"),
+        ("filename=\"u.txt\"; filename*=utf-8''%c3%bc.txt", "ü.txt"),
+        ("filename=\"u.txt\"; filename*0*=utf-8''%c3%bc; filename*1=.txt", "ü.txt"),
+        ("filename*=damaged.txt; filename=whole.txt", "whole.txt"),
         ('filename="cod\u202egpj.exe"', "codgpj.exe"),
         ('filename=".."', "unnamed"),
         ("", "unnamed"),
@@ -290,6 +293,82 @@ def test_a_text_inside_of_the_mail_and_a_file_without_a_name_are_files() -> None
         b"BEGIN:VCALENDAR",
         b"PNG",
     ]
+
+
+def multipart(kind: str, *parts: str) -> bytes:
+    text = "".join(f"--b\r\n{part}\r\n" for part in parts)
+    return f'Content-Type: multipart/{kind}; boundary="b"\r\n\r\n{text}--b--\r\n'.encode()
+
+
+@requirement("mail:as-meant")
+def test_the_mails_of_a_digest_are_files_each() -> None:
+    mail = "\r\nSubject: {0}\r\nFrom: Ann <ann@example.org>\r\n\r\nText {0}."
+    read = mime.parse(multipart("digest", mail.format("one"), mail.format("two")))
+
+    assert (read.body, read.file_names) == ("", ["one.eml", "two.eml"])
+
+
+@requirement("mail:as-meant")
+def test_what_a_server_says_of_a_delivery_is_a_file_that_can_be_read() -> None:
+    status = "Final-Recipient: rfc822; nobody@example.org\r\nAction: failed"
+    read = mime.parse(
+        multipart(
+            "report; report-type=delivery-status",
+            "\r\nIt could not be delivered.",
+            f"Content-Type: message/delivery-status\r\n\r\n{status}",
+            "Content-Type: text/rfc822-headers\r\n\r\nSubject: Offer",
+        )
+    )
+    reader = documents.find_reader(
+        status.encode(), "message/delivery-status", "unnamed.txt"
+    )
+
+    assert read.body == "It could not be delivered."
+    assert read.file_names == ["unnamed.txt", "unnamed.txt#2"]
+    assert reader is not None
+    assert "nobody@example.org" in "".join(reader(status.encode(), print))
+
+
+@requirement("mail:as-meant")
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ('multipart/encrypted; boundary="b"', "encrypted (PGP)"),
+        ("application/pkcs7-mime; smime-type=enveloped-data", "encrypted (S/MIME)"),
+        ("application/x-pkcs7-mime; smime-type=Signed-Data", "inside of its signature"),
+    ],
+)
+def test_a_mail_that_cannot_be_read_here_says_so(kind: str, said: str) -> None:
+    raw = f"Subject: Secret\r\nContent-Type: {kind}\r\n\r\n--b\r\nContent-Type: a/b\r\n\r\nxyz\r\n--b--\r\n"
+    read = mime.parse(raw.encode())
+
+    assert (read.body, read.alarms) == ("", ())
+    assert [said in warning for warning in read.warnings] == [True]
+
+
+@requirement("mail:as-meant")
+@pytest.mark.parametrize(
+    ("parameters", "sent", "read"),
+    [
+        ("", "one \ntwo", "one \ntwo"),
+        ("; format=flowed", "one \ntwo\nthree", "one two\nthree"),
+        (
+            "; format=Flowed",
+            "> one \n> two\n>> three \n> four",
+            "> one two\n>> three \n> four",
+        ),
+        ("; format=flowed", " From here \n on\n >no quote", "From here on\n>no quote"),
+        ("; format=flowed", "Best, \n-- \nAnn \nSales", "Best, \n-- \nAnn Sales"),
+        ("; format=flowed; delsp=yes", "長い \n文です。 \n\n次", "長い文です。\n次"),
+        ("; format=flowed", "one\n>\n\n> \n", "one\n>\n\n>\n"),
+    ],
+)
+def test_lines_that_were_broken_for_the_way_are_whole_again(
+    parameters: str, sent: str, read: str
+) -> None:
+    raw = f"Content-Type: text/plain; charset=utf-8{parameters}\n\n{sent}".encode()
+
+    assert mime.parse(raw).body == read
 
 
 @requirement("mail:names")

@@ -31,6 +31,15 @@ _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _TEXTS = frozenset(
     {"txt", "md", "csv", "tsv", "ics", "vcf", "json", "xml", "log", "yaml", "yml"}
 )
+_TEXT_KINDS = frozenset(
+    {
+        "application/json",
+        "application/xml",
+        "application/pgp-signature",
+        "message/delivery-status",
+        "message/disposition-notification",
+    }
+)
 _PACKED = frozenset(
     {"docx", "docm", "xlsx", "xlsm", "xlsb", "pptx", "pptm", "odt", "ods", "odp"}
 )
@@ -78,11 +87,7 @@ def find_reader(
         return partial(read_page, charset=charset)
     if _FOLDED & {kind, ending}:
         return partial(read_folded, charset=charset)
-    is_text = (
-        kind.startswith("text/")
-        or kind in ("application/json", "application/xml")
-        or ending in _TEXTS
-    )
+    is_text = kind.startswith("text/") or kind in _TEXT_KINDS or ending in _TEXTS
     return partial(read_text, charset=charset) if is_text else None
 
 

@@ -25,6 +25,7 @@ from deskhand.mail import (
     FullMessage,
     MailContent,
     MailSummary,
+    flowed,
     headers,
     html,
     preheader,
@@ -67,17 +68,21 @@ _PARAMETER = re.compile(
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _ADDRESS = re.compile(r"(?<![\w.+-])[\w.+-]++@[\w-]++\.[\w.-]+")
 _RE = re.compile(r"\s*(?:re|aw|sv|antw)\s*(?:\[\d+\])?\s*:\s*", re.IGNORECASE)
-_DATA_KINDS = ("text/calendar", "text/vcard", "text/csv")
+_DATA_KINDS = ("text/calendar", "text/vcard", "text/csv", "text/rfc822-headers")
 _ENDINGS = {
     "application/pdf": ".pdf",
     "image/gif": ".gif",
     "image/jpeg": ".jpg",
     "image/png": ".png",
+    "message/delivery-status": ".txt",
+    "message/disposition-notification": ".txt",
     "text/calendar": ".ics",
     "text/csv": ".csv",
+    "text/rfc822-headers": ".txt",
     "text/vcard": ".vcf",
 }
-"""Of files that come without a name: invitations, and pictures inside of a text."""
+"""Of files that come without a name: invitations, pictures inside of a text, what a server says of a delivery."""
+_ELSEWHERE = "; it can be read in a mail program only"
 _LIST_FIELDS = (b"list-id", b"list-unsubscribe")
 _MAILTO = re.compile(r"<mailto:([^<>?\s]{1,300})[?>]", re.IGNORECASE)
 _HTML = re.compile(r"\s*<(?:!doctype html|html)[\s>]", re.IGNORECASE)
@@ -313,7 +318,8 @@ def _link_warnings(text: str) -> Iterator[str]:
             yield f"an address shows another name before its host, it leads to {hosts[0]}: {shown}"
 
 
-def _part(raw: bytes) -> _Part:
+def _part(raw: bytes, default: str = "text/plain") -> _Part:
+    """`default` is the kind of a part that does not say it."""
     fields: dict[bytes, list[bytes]] = {}
     at = 0
     while line := _FIELD.match(raw, at):
@@ -323,18 +329,24 @@ def _part(raw: bytes) -> _Part:
         at = blank.end()
     kind, parameters = _parameters(fields.get(b"content-type", [b""])[0])
     if "/" not in kind:
-        kind = "text/plain"
+        kind = default
     return _Part(fields, kind.lower(), parameters, raw[at:])
 
 
 def _parameters(value: bytes) -> tuple[str, dict[str, str]]:
     """A field's value and its parameters, RFC 2231's pieces put together."""
     main, _, rest = decode(value, None).partition(";")
+    plain: dict[str, str] = {}
     pieces: dict[str, dict[int, tuple[str, bool]]] = {}
     for name, index, star, given in _PARAMETER.findall(f";{rest}"):
+        if not index and not star:
+            plain.setdefault(name.lower(), _unquote(given))
+            continue
         piece = (_unquote(given), bool(star))
         pieces.setdefault(name.lower(), {}).setdefault(int(index[1:] or 0), piece)
-    return main.strip(), {name: _join_pieces(found) for name, found in pieces.items()}
+    joined = {name: _join_pieces(found) for name, found in pieces.items()}
+    # Who writes a name both ways means the plain one for those who cannot read the other.
+    return main.strip(), plain | {name: text for name, text in joined.items() if text}
 
 
 def _unquote(given: str) -> str:
@@ -375,6 +387,8 @@ def _text_of(part: _Part, notes: _Notes, depth: int) -> _Text:
             "the mail has too many parts or is nested too deeply; not all of it was read"
         )
         return _Text("", "none")
+    if wrapped := _wrapping(part):
+        notes.warn(wrapped, calm=True)
     children = _children(part)
     if children:
         texts = [_text_of(child, notes, depth + 1) for child in children]
@@ -393,7 +407,22 @@ def _text_of(part: _Part, notes: _Notes, depth: int) -> _Text:
     )
     if part.kind == "text/html":
         return _read_html(text, notes)
+    if part.parameters.get("format", "").lower() == "flowed":
+        delete_space = part.parameters.get("delsp", "").lower() == "yes"
+        text = flowed.join_lines(text, delete_space=delete_space)
     return _Text(text, "plain")
+
+
+def _wrapping(part: _Part) -> str | None:
+    """Why the text of a part cannot be read here."""
+    match part.kind:
+        case "multipart/encrypted":
+            return f"the mail is encrypted (PGP){_ELSEWHERE}"
+        case "application/pkcs7-mime" | "application/x-pkcs7-mime":
+            if part.parameters.get("smime-type", "").lower() == "signed-data":
+                return f"the mail's text is inside of its signature (S/MIME){_ELSEWHERE}"
+            return f"the mail is encrypted (S/MIME){_ELSEWHERE}"
+    return None
 
 
 def _unix_lines(text: str) -> str:
@@ -407,16 +436,17 @@ def _children(part: _Part) -> list[_Part]:
     line = rb"^--" + re.escape(boundary) + rb"(--)?[ \t]*\r?(?:\n|\Z)"
     children: list[_Part] = []
     start: int | None = None
+    default = MAIL_TYPE if part.kind == "multipart/digest" else "text/plain"
     for edge in re.finditer(line, part.body, re.MULTILINE):
         if start is not None:
             # The line end before a boundary belongs to the boundary.
             child = part.body[start : edge.start()].removesuffix(b"\n").removesuffix(b"\r")
-            children.append(_part(child))
+            children.append(_part(child, default))
         if edge[1] or len(children) > MOST_PARTS:
             return children
         start = edge.end()
     if start is not None:  # the mail ends without its last boundary
-        children.append(_part(part.body[start:]))
+        children.append(_part(part.body[start:], default))
     return children
 
 
