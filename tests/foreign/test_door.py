@@ -10,6 +10,7 @@ from mcp import Client
 from mcp_types import Implementation
 
 from deskhand import tokens
+from deskhand.resident.doors import GuardDoors
 from deskhand.servers.desk import desk_server
 from deskhand.servers.foreign import open_door
 from tests.foreign.place import ENVELOPE, Guarded, guarded, refusal, said
@@ -149,3 +150,41 @@ async def test_whoever_listens_is_told_no_more_when_their_token_was_revoked(
                 await bob.call_tool("grow", {})
         await listening
     assert heard
+
+
+@requirement("guard:hostile")
+async def test_nobody_waits_for_a_door_that_did_not_open_and_the_next_one_has_it_opened(
+    tmp_path: Path,
+) -> None:
+    told: list[dict[str, Any]] = []
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/guard/stranger/mcp",
+        "path_params": {"name": "stranger"},
+        "headers": [],
+        "query_string": b"",
+    }
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        told.append(message)
+
+    async with guarded(tmp_path) as place:
+        doors = GuardDoors(place.desk)
+        coming = asyncio.create_task(doors(scope, receive, send))
+        await asyncio.sleep(0)  # the door is about to be opened
+        (place.home / "guard.toml").unlink()
+        async with asyncio.timeout(20):
+            await coming
+        assert told[0]["status"] == 404
+
+        place.rules()
+        told.clear()
+        await doors(scope, receive, send)
+        assert told[0]["status"] == 401  # it is open, and wants a token
+
+        async with asyncio.timeout(20):
+            await doors.close()

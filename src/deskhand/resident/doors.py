@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from deskhand.app import Desk
-from deskhand.errors import DeskError, mcp_error
+from deskhand.errors import DeskError, ServerDown, mcp_error
 from deskhand.servers import SERVERS, ServerKind, guarded_kind
 from deskhand.servers.callers import PointToMetadata
 from deskhand.servers.foreign import open_door
@@ -70,7 +71,9 @@ class GuardDoors:
         self._desk.foreign.entry(name)
         if name not in self._open:
             there: asyncio.Future[ASGIApp] = asyncio.get_running_loop().create_future()
-            self._open[name] = (asyncio.create_task(self._stand_open(name, there)), there)
+            standing = asyncio.create_task(self._stand_open(name, there))
+            self._open[name] = (standing, there)
+            standing.add_done_callback(partial(self._shut, name, there))
         return await asyncio.shield(self._open[name][1])
 
     async def _stand_open(self, name: str, there: asyncio.Future[ASGIApp]) -> None:
@@ -81,6 +84,17 @@ class GuardDoors:
         async with server.session_manager.run():
             there.set_result(pointed)
             await asyncio.Event().wait()
+
+    def _shut(
+        self, name: str, there: asyncio.Future[ASGIApp], standing: asyncio.Task[None]
+    ) -> None:
+        """Nobody waits for a door that did not open, and who comes next has it tried again."""
+        del self._open[name]
+        failure: BaseException | None = ServerDown(f"the door to {name} is closed")
+        if not standing.cancelled():
+            failure = standing.exception()
+        if failure is not None and not there.done():
+            there.set_exception(failure)
 
     async def close(self) -> None:
         tasks = [task for task, _ in self._open.values()]
