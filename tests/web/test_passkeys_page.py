@@ -67,9 +67,8 @@ class Owner:
 
     async def sends_signed(self, path: str, **fields: str) -> httpx2.Response:
         asked = await self.asks("/passkeys/challenge", **{"for": path} | fields)
-        assert [each["id"] for each in asked["options"]["allowCredentials"]] == [
-            webauthn.encode(self.device.id)
-        ]
+        allowed = [each["id"] for each in asked["options"]["allowCredentials"]]
+        assert webauthn.encode(self.device.id) in allowed
         signed = self.device.sign(asked["nonce"], asked["options"]["challenge"])
         return await self.person.sends(
             path, fields | {"assertion": json.dumps(signed)}, at="/passkeys"
@@ -162,6 +161,47 @@ async def test_a_passkey_is_made_with_a_proof_signs_in_and_answers(home: Home) -
             await owner.sends_signed("/passkeys/revoke", name="my phone")
         ).status_code == 303
         assert (await owner.signs_in()).status_code == 401
+
+
+@requirement("passkey:forms")
+async def test_a_signature_for_one_change_of_the_passkeys_makes_no_other(
+    home: Home,
+) -> None:
+    async with opened(home) as safe, at_the_page(safe) as owner:
+        await by_link(owner)
+        await owner.makes_key(password=PASSWORD)
+        keys = []
+        for _ in range(2):
+            asked = await owner.asks("/passkeys/new")
+            device = Authenticator(owner.device.origin)
+            made = device.make(asked["nonce"], asked["options"]["challenge"])
+            keys.append(json.dumps(made))
+        second, stolen = keys
+        added = {"name": "my laptop", "key": second}
+        assert (await owner.sends_signed("/passkeys/add", **added)).status_code == 303
+
+        wanted = {"name": "a key", "key": stolen}
+        changes: list[tuple[str, dict[str, str]]] = [
+            ("/passkeys/revoke", {"name": "my laptop"}),
+            ("/passkeys/revoke", {"name": "my phone"}),
+            ("/passkeys/codes", {}),
+            ("/passkeys/elsewhere", {}),
+            ("/passkeys/add", wanted),
+            ("/passkeys/add", wanted | {"name": "my phone, new"}),
+            ("/passkeys/add", wanted | {"key": second}),
+        ]
+        for signed_for in changes:
+            path, fields = signed_for
+            asked = await owner.asks("/passkeys/challenge", **{"for": path} | fields)
+            signed = owner.device.sign(asked["nonce"], asked["options"]["challenge"])
+            given = {"assertion": json.dumps(signed)}
+            for other in changes:
+                if other == signed_for:
+                    continue
+                told = await owner.person.sends(other[0], other[1] | given, at="/passkeys")
+                assert told.status_code == 403, (signed_for, other)
+        kept = await safe.desk.store.read(passkeys.list_keys, safe.desk.policy.seal)
+        assert {key.name for key in kept} == {"my phone", "my laptop"}
 
 
 @requirement("passkey:forms")
@@ -505,6 +545,9 @@ async def test_a_browser_makes_a_passkey_signs_in_and_answers_with_it(home: Home
         await page.get_by_role("button", name="Add a passkey").click()
         await page.get_by_text("Your recovery codes").wait_for()
         assert await judged(page) == []
+        await page.goto("/passkeys")
+        await page.get_by_role("button", name="Make new codes").click()
+        await page.get_by_text("Your recovery codes").wait_for()
         now = safe.desk.now()
         await safe.desk.store.write(tokens.create, "Claude", now)
         phone = Subscription("https://push.example.net/x", "", "", "Firefox/1 Android", now)

@@ -26,7 +26,6 @@ from deskhand.web.signing import keys_here, offer, signing_origin
 from deskhand.web.snoozing import words_in
 from deskhand.web.times import shown_time
 
-MANAGE = Said(word="manage passkeys")
 DONE = {"revoked": "The passkey is revoked. Nothing that it signs counts any more."}
 _ANSWERS = {
     "approve": "approved",
@@ -106,10 +105,9 @@ async def _challenge(request: Request, form: FormData) -> Response:
             | ["", "approvals", _, "follow-up"]
             | ["", "follow-ups", "cancel"]
             | ["", "phone", _]
+            | ["", "passkeys", _]
         ):
             said = say_form(text_in(form, "for"), form)
-        case ["", "passkeys", _]:
-            said = MANAGE
         case _:
             raise InvalidInput(
                 "nothing is signed for this form", hint="reload the page and try again"
@@ -170,7 +168,10 @@ def _has_password_or_key(tx: Transaction) -> bool:
 
 
 async def _demand_right(request: Request, form: FormData) -> None:
-    """A cookie alone changes nothing here: a program could read it where the browser keeps it."""
+    """A cookie alone changes nothing here: a program could read it where the browser keeps it.
+
+    A passkey signs just this change: which key is revoked, or the very key that is added and its name.
+    """
     given = claim_in(request, form)
     if given == "page":
         if await _is_trusted(request):
@@ -178,7 +179,8 @@ async def _demand_right(request: Request, form: FormData) -> None:
         hint = "type the password, or use a passkey that you have; a fresh link or a recovery code is enough as well"
         raise Denied("this needs more than being signed in", reason="proof", hint=hint)
     desk = desk_of(request)
-    await Claims(desk.store, desk.policy, desk.now).prove("person", given, MANAGE)
+    said = say_form(request.url.path, form)
+    await Claims(desk.store, desk.policy, desk.now).prove("person", given, said)
 
 
 async def _offer_key(request: Request, form: FormData) -> Response:

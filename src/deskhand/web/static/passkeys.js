@@ -47,8 +47,9 @@
     const { assertion, key, password } = form.elements;
     const steps = [];
     const isNo = event.submitter?.formNoValidate;
-    if (assertion && !assertion.value && !password?.value && !isNo) steps.push(sign);
+    // A new key is made first: an older one signs for just that key.
     if ("makesKey" in form.dataset && !key.value) steps.push(make);
+    if (assertion && !assertion.value && !password?.value && !isNo) steps.push(sign);
     if (!steps.length) return;
     event.preventDefault();
     event.stopImmediatePropagation();
@@ -57,10 +58,10 @@
       form.requestSubmit(event.submitter);
     } catch (error) {
       complain(form, error);
-    } finally {
-      // What was signed counts once; a form that stays on the page is signed again.
-      setTimeout(() => { for (const field of [assertion, key]) if (field) field.value = ""; });
+      return;  // a key that was made stays for the next try
     }
+    // What was signed counts once; a form that stays on the page is signed again.
+    setTimeout(() => { for (const field of [assertion, key]) if (field) field.value = ""; });
   }, true);
 
   // Whoever came for a certain page, as a notification leads to one, is asked before they tap on anything.
