@@ -1,6 +1,7 @@
 """The last answer is taken back, whatever it was; an answered card keeps what it said; what waits for the rate."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -8,12 +9,22 @@ from deskhand.errors import Changed, Denied
 from deskhand.gate import ledger, sends, undo
 from deskhand.gate.cards import CardFilter
 from deskhand.gate.rate import Limits
+from deskhand.notes import frontmatter
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.orchestrator.replies import look_around
 from deskhand.orchestrator.status import facts
 from deskhand.store import Transaction
 from tests.gate.site import HELLO, said
-from tests.gate.test_cards import CountingStore, Study, asked, record, sent, study
+from tests.gate.test_cards import (
+    CountingStore,
+    Study,
+    asked,
+    moved,
+    record,
+    sent,
+    study,
+    work,
+)
 from tests.gate.waiting import drafted, proposed
 from tests.requirements import requirement
 
@@ -117,6 +128,48 @@ async def test_a_draft_whose_no_was_taken_back_waits_again_and_teaches_nothing(
         assert (after.state, after.settled, after.note) == ("waiting", False, None)
         assert [file.name for file in study.files("Drafts")] == [row.file]
         assert "rejected_reason" not in study.files("Drafts")[0].read_text()
+
+
+def status_in(study: Study, folder: str) -> tuple[Any, Any]:
+    (file,) = study.files(folder)
+    marks = frontmatter.parse(file.read_text()).frontmatter
+    return marks["status"], marks.get("rejected_reason")
+
+
+@requirement("queue:undo")
+@pytest.mark.parametrize("door", ["page", "vault"])
+async def test_a_request_that_was_said_no_to_says_so_in_its_file_until_the_no_is_taken_back(
+    study: Study, door: str
+) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        said = None
+        if door == "page":
+            said = "too early"
+            await desk.answers.reject(card.id, card.digest, said, "person")
+        else:
+            moved(study, study.files("Pending_Approval")[0], "Rejected")
+        await work(desk)
+        assert status_in(study, "Rejected") == ("rejected", said)
+
+        if door == "page":
+            last = await desk.answers.last()
+            assert last is not None
+            await desk.answers.undo_last(round(last.at.timestamp() * 1000), "person")
+        else:
+            moved(study, study.files("Rejected")[0], "Pending_Approval")
+        await work(desk)
+        assert (await desk.gate.find(card.id)).state == "waiting"
+        assert status_in(study, "Pending_Approval") == ("pending_approval", None)
+
+        moved(study, study.files("Pending_Approval")[0], "Rejected")
+        await work(desk)
+        assert (await desk.gate.find(card.id)).note is None
+        moved(study, study.files("Rejected")[0], "Approved")
+        await work(desk)
+        await work(desk)
+        assert ((await desk.gate.find(card.id)).state, len(await sent(desk))) == ("sent", 1)
+        assert status_in(study, "Done") == ("done", None)
 
 
 @requirement("queue:kept")

@@ -19,6 +19,9 @@ from deskhand.store import Store
 log = logging.getLogger("deskhand.vault")
 
 _SECOND = 1_000_000_000
+_OPEN = ("waiting", "unknown", "held")
+_WAITS_AGAIN = {"status": "pending_approval", "rejected_reason": None}
+"""What a file says whose no was taken back."""
 
 
 class Follower:
@@ -139,10 +142,17 @@ class Follower:
 
     def _mark(self, found: RequestFile, request: Request) -> None:
         marks = marks_of(request)
+        if request.state in _OPEN and found.properties.get("status") == "rejected":
+            marks = {**_WAITS_AGAIN}
         if "approved_at" in found.properties:
             marks.pop("approved_at", None)  # the person wrote it themselves
         if marks:
             self.folders.mark(found, marks)
+
+    async def open_again(self, request: Request, found: RequestFile) -> None:
+        """Before a no becomes a yes: with the no in it the file would not be what was shown."""
+        if request.state == "rejected":
+            await asyncio.to_thread(self.folders.mark, found, _WAITS_AGAIN)
 
     def _is_unchanged(self, found: RequestFile, request: Request) -> bool:
         if request.home == "Drafts":
@@ -291,10 +301,10 @@ def marks_of(request: Request) -> dict[str, Any]:
         case "expired" | "withdrawn":
             return {"status": request.state} | tries
         case "waiting" if request.origin == "draft":
-            return {"status": "pending_approval", "rejected_reason": None}
-        case "rejected" if request.origin == "draft" and request.note:
+            return {**_WAITS_AGAIN}
+        case "rejected" if request.note:
             return {"status": "rejected", "rejected_reason": request.note} | tries
-        case "rejected" if request.origin == "draft":
+        case "rejected":
             return {"status": "rejected"} | tries
         case _:
             return {}

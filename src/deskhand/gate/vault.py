@@ -215,6 +215,7 @@ class VaultDoor(DraftReader):
         )
 
     async def _approve(self, request: Request, found: RequestFile) -> Request:
+        await self.open_again(request, found)
         now = self._now()
         answer = self.policy.answer("approved", "vault", "vault")
         place = {"folder": found.folder, "file": found.name}
@@ -253,7 +254,6 @@ class VaultDoor(DraftReader):
 
     async def _revise(self, request: Request, found: RequestFile) -> Request:
         """An edited file releases nothing: it waits again, as a new revision that shows what was changed."""
-        now = self._now()
         action = request.action
         # One that may have left must stay what it was, or nobody could find out.
         if not request.may_have_left:
@@ -269,7 +269,7 @@ class VaultDoor(DraftReader):
         }
         answer = self.policy.answer("edited", "vault", "vault")
         revised = await self._write(
-            request, give, answer, request.unanswered, now, **changes
+            request, give, answer, request.unanswered, self._now(), **changes
         )
         if revised.revision > request.revision:
             await self.replace(request, revised)
