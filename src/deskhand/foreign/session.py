@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -331,15 +330,7 @@ class ForeignServer:
 
     def definitions(self) -> Definitions:
         if self._defined[0] is not self.tools:  # once for each list: every call asks
-            names = Counter(tool.name for tool in self.tools)
-            defined = {tool.name: define(written(tool)) for tool in self.tools}
-            # Of two tools of one name nobody knows which is called: they are as closed as one that changed.
-            twice = {
-                name: {"name": name, "listed": times}
-                for name, times in names.items()
-                if times > 1
-            }
-            self._defined = (self.tools, defined | twice)
+            self._defined = (self.tools, _define_all(self.tools))
         return self._defined[1]
 
     async def call(
@@ -486,6 +477,17 @@ def _envelope_of(client: Client) -> dict[str, Any]:
         return {}
     about = {PROTOCOL_VERSION_META_KEY: version, CLIENT_INFO_META_KEY: written(_ABOUT_US)}
     return {"_meta": about | {CLIENT_CAPABILITIES_META_KEY: {}}}
+
+
+def _define_all(tools: Sequence[Tool]) -> Definitions:
+    """Of two tools of one name nobody knows which is called: what both say is the definition."""
+    listed: dict[str, list[dict[str, Any]]] = {}
+    for tool in tools:
+        listed.setdefault(tool.name, []).append(define(written(tool)))
+    return {
+        name: said[0] if len(said) == 1 else {"name": name, "listed": said}
+        for name, said in listed.items()
+    }
 
 
 def written(model: BaseModel) -> dict[str, Any]:
