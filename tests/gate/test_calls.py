@@ -371,6 +371,29 @@ async def test_a_file_of_rules_that_cannot_be_read_opens_nothing(
 
 
 @requirement("guard:rules")
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    {
+        'do = "allow"': "rule 2, do: is none of 'pass', 'ask' or 'deny'",
+        'title = "x"': "rule 2, do: is missing",
+        'do = "pass"\nwhenn = {}': "rule 2, whenn: there is no such word here",
+        'do = "pass"\nidempotent = "yes"': "rule 2, idempotent: is neither true nor false",
+        'do = "pass"\nwhen = { to.name = "a" }': 'stands in quotes: "to.name"',
+        'do = "pass"\nwhen = { n = { at_most = "3" } }': "when.n.at_most: is no number",
+        'do = "pass"\nwhen = { n = { matches = "(" } }': "matched here: unclosed group",
+    }.items(),
+)
+async def test_whoever_wrote_a_wrong_rule_is_told_which_and_why(
+    place: Guarded, rule: str, said: str
+) -> None:
+    async with place.client() as client:
+        place.rules(PASS, f'tool = "pay"\n{rule}')
+        told = refusal(await client.call_tool("echo", {"text": "a"}))
+    assert "servers.stranger, rule 2, " in told["message"]
+    assert said in told["message"]
+
+
+@requirement("guard:rules")
 async def test_a_rule_counts_from_the_next_call_whatever_the_file_says_of_its_age(
     place: Guarded,
 ) -> None:

@@ -244,9 +244,7 @@ def read_servers(home: Path) -> dict[str, ServerEntry]:
     try:
         return _GuardFile.model_validate(tomllib.loads(text)).servers
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        why = f"{where}: {first['msg'].removeprefix('Value error, ')}"
+        why = _describe_problem(error.errors(include_url=False)[0])
         raise BadConfig(
             f"{place} is wrong at {printable(why)}",
             hint="no server behind the gate is open",
@@ -255,3 +253,41 @@ def read_servers(home: Path) -> dict[str, ServerEntry]:
         raise BadConfig(
             f"{place} is no TOML: {error}", hint="no server behind the gate is open"
         ) from error
+
+
+_NOT_SO = {
+    "missing": "is missing",
+    "extra_forbidden": "there is no such word here",
+    "string_type": "is no text",
+    "list_type": "is no list",
+    "dict_type": "is no table",
+    "model_type": "is no table",
+    "int_type": "is no number",
+    "bool_type": "is neither true nor false",
+}
+"""What pydantic calls its findings, for whoever wrote the file."""
+
+
+def _describe_problem(found: Mapping[str, Any]) -> str:
+    """Such as: servers.github, rule 2, do: is none of 'pass', 'ask' or 'deny'."""
+    place = [each for each in found["loc"] if each != "[key]"]
+    if place[-2:-1] == ["at_most"]:
+        place.pop()  # as which kind of number it was read
+    what = _NOT_SO.get(found["type"], found["msg"].removeprefix("Value error, "))
+    match found["type"], place:
+        case "extra_forbidden", [*_, "when", path, key]:
+            what = (
+                "a condition has equals, one_of, matches or at_most; "
+                f'a path with a dot in it stands in quotes: "{path}.{key}"'
+            )
+        case "literal_error", _:
+            what = f"is none of {found['ctx']['expected']}"
+    return f"{_name_place(place)}: {what}"
+
+
+def _name_place(place: list[Any]) -> str:
+    match place:
+        case ["servers", name, "rules", int(number), *rest]:
+            words = [f"servers.{name}", f"rule {number + 1}", ".".join(map(str, rest))]
+            return ", ".join(filter(None, words))
+    return ".".join(map(str, place))

@@ -26,7 +26,8 @@ def compile_pattern(pattern: str) -> TypeAdapter[str]:
     try:
         return TypeAdapter(Annotated[str, StringConstraints(pattern=pattern, strict=True)])
     except SchemaError as error:
-        raise ValueError(str(error).partition("\n")[2].strip() or str(error)) from error
+        why = str(error).rpartition("error: ")[2].strip()
+        raise ValueError(f"no pattern that is matched here: {why}") from error
 
 
 def is_match(pattern: TypeAdapter[str], text: object) -> bool:
