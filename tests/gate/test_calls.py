@@ -262,9 +262,24 @@ TAKEN_FOR: list[tuple[str, list[Any]]] = [
     ('"7"', [7, 7.0, "7"]),
     ('{ one_of = ["x", 7] }', ["x", "7"]),
     ('{ matches = "12.*" }', ["12", 123, 12.5]),
+    (
+        '"Caf\u00e9"',
+        ["CAF\u00c9", "cafe\u0301", " caf\u00e9\n", ["x", "Caf\u00e9"], [["caf\u00e9"]]],
+    ),
+    ('{ one_of = ["Notes", "Site"] }', ["SITE", ["x", "notes"], "\uff33ite"]),
+    ('{ matches = "Prod-.*" }', ["prod-1", ["x", "PROD-2"], "\uff30rod-3"]),
 ]
 """A condition of a rule that stops a call, and what a server may take for that."""
-FOR_NONE_OF_THESE: list[Any] = [2, "one", [1], None, float(10**300), "1" * 5000, "-"]
+FOR_NONE_OF_THESE: list[Any] = [
+    2,
+    "one",
+    [2, "cafe"],
+    {"x": 1},
+    None,
+    float(10**300),
+    "1" * 5000,
+    "-",
+]
 
 
 @requirement("guard:rules")
@@ -282,9 +297,12 @@ async def test_what_a_server_may_take_for_the_value_of_a_rule_is_stopped_and_doe
                 passed = await client.call_tool("echo", {"text": "", "n": value})
                 assert not passed.is_error, (condition, value)
         place.rules(
-            'tool = "echo"\nwhen = { n = 1 }\ndo = "pass"', 'tool = "*"\ndo = "deny"'
+            'tool = "echo"\nwhen = { n = 1 }\ndo = "pass"',
+            'tool = "echo"\nwhen = { n = { one_of = ["Notes"] } }\ndo = "pass"',
+            'tool = "*"\ndo = "deny"',
         )
-        assert (await client.call_tool("echo", {"text": "", "n": 1.0})).is_error
+        for value in (1.0, [1], "notes", ["Notes"], "Notes "):
+            assert (await client.call_tool("echo", {"text": "", "n": value})).is_error
 
 
 @requirement("guard:rules")

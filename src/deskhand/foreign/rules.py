@@ -6,9 +6,11 @@ The first rule that fits counts; where none fits, the person is asked. A file th
 import json
 import re
 import tomllib
+import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -58,11 +60,16 @@ def check_variable(name: str) -> str:
 def _check_pattern(pattern: str) -> str:
     compile_pattern(pattern)
     compile_pattern(_whole(pattern))
+    compile_pattern(_whole(_in_any_case(pattern)))
     return pattern
 
 
 def _whole(pattern: str) -> str:
     return rf"\A(?:{pattern})\z"
+
+
+def _in_any_case(pattern: str) -> str:
+    return f"(?i){pattern}"
 
 
 def _read_condition(given: Any) -> Any:
@@ -112,6 +119,32 @@ class Condition(_GuardTable):
             and value <= self.at_most
         )
 
+    def may_fit(self, value: Any) -> bool:
+        """Whether a server may take the value for one that fits."""
+        loose = self._loosened
+        return any(
+            loose.fits(each) or loose.fits(_fold(each)) for each in _list_readings(value)
+        )
+
+    @cached_property
+    def _loosened(self) -> "Condition":
+        """The same in whatever letters: many servers take Ann and ann for one."""
+        given = self.model_dump(exclude_unset=True)
+        if "equals" in given:
+            given["equals"] = _fold(self.equals)
+        if self.one_of is not None:
+            given["one_of"] = [_fold(each) for each in self.one_of]
+        if self.matches is not None:
+            given["matches"] = _in_any_case(self.matches)
+        return Condition.model_construct(_fields_set=set(given), **given)
+
+
+def _fold(value: Any) -> Any:
+    """A text without what tells apart neither names nor addresses: case, blanks around it, its spelling in Unicode."""
+    if not isinstance(value, str):
+        return value
+    return unicodedata.normalize("NFKC", value).strip().casefold()
+
 
 def _is_same(value: Any, wanted: Any) -> bool:
     """As JSON writes it: 1, 1.0 and true are three things."""
@@ -121,8 +154,14 @@ def _is_same(value: Any, wanted: Any) -> bool:
 
 
 def _list_readings(value: Any) -> Iterator[Any]:
-    """All that a server may take it for that is not strict: 1.0 for 1, a text for its number, a number for its text."""
+    """All that a server may take it for that is not strict: 1.0 for 1, a text for its number, a number for its text.
+
+    Of a list each of its items: there are servers that take one or several.
+    """
     yield value
+    if isinstance(value, list):
+        for each in value:
+            yield from _list_readings(each)
     if isinstance(value, str) and len(value) <= _LONGEST_NUMBER:
         value = _read_number(value)
     if isinstance(value, float) and value.is_integer():
@@ -174,9 +213,7 @@ class GuardRule(_GuardTable):
         values = find_values(arguments, path)
         if self.do == "pass":
             return all(condition.fits(value) for value in values)
-        return any(
-            condition.fits(each) for value in values for each in _list_readings(value)
-        )
+        return any(condition.may_fit(value) for value in values)
 
 
 ASK = GuardRule(tool="*", do="ask")
