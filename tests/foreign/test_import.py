@@ -223,6 +223,14 @@ def test_what_cannot_come_behind_the_gate_is_left_alone_and_nothing_is_half_done
         "none": {"command": "x", "args": None, "env": None},
         "more": {"url": URL, "headers": HEADERS | {"X-Key": "k3y"}},
         "words": {"command": "x", "args": "y"},
+        "number": {"command": 5},
+        "numbers": {"command": [5]},
+        "lines": {"command": "x", "env": ["A=b"]},
+        "half": {"command": "x", "args": ["\ud800"]},
+        "cut": {"command": "x", "env": {"A": "b\0c"}},
+        "header": {"url": URL, "headers": {"Authorization": 5}},
+        "headers": {"url": URL, "headers": ["Authorization: x"]},
+        "a\x1b[31m": {"command": "x"},
     }
     file = tmp_path / FILES["cursor"]
     file.parent.mkdir(parents=True)
@@ -240,7 +248,11 @@ def test_what_cannot_come_behind_the_gate_is_left_alone_and_nothing_is_half_done
         for line in done.stdout.splitlines()
         if line.startswith("left alone")
     ]
-    assert left == ["tracker", "gmail", "desk again", "nested", "near", "more", "words"]
+    assert left == [
+        *("tracker", "gmail", "desk again", "nested", "near", "more", "words"),
+        *("number", "numbers", "lines", "half", "cut", "header", "headers"),
+    ]
+    assert "\x1b" not in done.stdout
     found = read_servers(desk_home(inside))
     assert found["tracker"].env == ["PORT", "DEBUG"]
     assert found["none"].command == ["other"]

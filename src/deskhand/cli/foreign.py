@@ -267,9 +267,8 @@ def _import(options: argparse.Namespace) -> None:
         print(one_line(f"left alone: {line}"))
     if confirm(f"change {plan.file}?", yes=options.yes):
         takeover.carry_out(home, plan)
-        print(
-            f"{', '.join(plan.names)}: done; `deskhand guard list` shows what is behind the gate"
-        )
+        names = one_line(", ".join(plan.names))
+        print(f"{names}: done; `deskhand guard list` shows what is behind the gate")
 
 
 # Together.

@@ -208,10 +208,34 @@ def _find_obstacle(client: Client, given: Mapping[str, Any]) -> str | None:
     return None
 
 
+def _find_fault(given: Mapping[str, Any]) -> str | None:
+    """What no client can make use of either."""
+    command = given.get("command") or given.get("cmd") or ""
+    words = command if isinstance(command, list) else [command]
+    arguments = given.get("args") or []
+    headers = given.get("headers") or given.get("http_headers") or {}
+    if not all(map(_is_text, words)):
+        return "its command is no text"
+    if not isinstance(arguments, list) or not all(map(_is_text, arguments)):
+        return "its arguments are no list of texts"
+    if not isinstance(started_by(given)[1], dict):
+        return "its variables are no table"
+    if not isinstance(headers, dict) or not all(map(_is_text, headers.values())):
+        return "its headers are no table of texts"
+    return None
+
+
+def _is_text(value: Any) -> bool:
+    """Whether a program can get it: half a character it cannot, nor what ends a text in between."""
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    return not any("\ud800" <= each <= "\udfff" for each in value)
+
+
 def _read_entry(
     client: Client, given: Mapping[str, Any]
 ) -> tuple[ServerEntry, dict[str, str]]:
-    if obstacle := _find_obstacle(client, given):
+    if obstacle := _find_fault(given) or _find_obstacle(client, given):
         raise ValueError(obstacle)
     command, variables = started_by(given)
     try:
@@ -219,8 +243,6 @@ def _read_entry(
             arguments = given.get("args") or []
             if isinstance(given.get("command"), list):
                 arguments = given["command"][1:]
-            if not isinstance(arguments, list):
-                raise ValueError("its arguments are no list")
             secrets = {name: _write_value(value) for name, value in variables.items()}
             return ServerEntry.model_validate(
                 {"command": [command, *arguments], "env": list(secrets)}
@@ -238,9 +260,11 @@ def _read_entry(
 
 def _write_value(value: Any) -> str:
     """As a program gets it in a variable."""
-    if not isinstance(value, str | int | float):
+    if isinstance(value, int | float):
+        return json.dumps(value)
+    if not _is_text(value):
         raise InvalidInput("a variable of it is no text")
-    return value if isinstance(value, str) else json.dumps(value)
+    return str(value)
 
 
 def _describe(client: Client, file: Path, words: Mapping[str, dict[str, Any]]) -> str:
