@@ -463,3 +463,49 @@ async def test_a_reply_goes_to_the_author_or_to_all_and_page_and_card_say_who_ge
     assert "They do not get this answer." not in card
     assert "in this thread; your first email to them" in card
     assert "The mail that it answers does not name" not in card
+
+
+@requirement("decide:answers")
+async def test_any_mail_can_be_replied_to_also_one_that_was_decided_or_that_triage_never_saw(
+    room: Room,
+) -> None:
+    await work(room.desk)
+    assert "done=archived" in await room.do("archive", "Roof quote")
+    await receive(room.desk, add_copies(letter(subject="Never triaged")))
+    for subject, to in (("Roof quote", ""), ("Never triaged", "all")):
+        (found,) = await room.desk.mailbox.search(f'subject:"{subject}"', 5)
+        place = f"/mail/{quote(found.id)}"
+        text = await room.read(place)
+        assert 'action="/mail/reply"' in text
+        assert ("all: also" in text) == bool(to)
+
+        empty = await room.person.sends("/mail/reply", {"mail": found.id, "text": " "})
+        assert "Write the reply first" in empty.text
+        fields = {"mail": found.id, "text": "I look at it.", "to": to}
+        answer = await room.person.sends("/mail/reply", fields)
+        assert answer.status_code == 303, answer.text
+        card = await room.read(answer.headers["location"])
+        assert "I look at it." in card
+        assert "<bdi>you</bdi>" in card
+        assert answer.headers["location"] in await room.read(place)
+
+        request = await room.desk.waiting.find(answer.headers["location"][11:])
+        assert (request.state, request.action.reply_to_message_id) == ("waiting", found.id)
+        assert bool(request.action.cc) == bool(to)
+        assert (room.desk.own_root / "Drafts" / request.file).is_file()
+    assert await room.desk.mailbox.search("in:sent", 5) == []
+
+    approved = await room.person.sends(
+        f"/approvals/{request.id}/approve", {"digest": request.digest}
+    )
+    assert approved.status_code == 303, approved.text
+
+
+@requirement("decide:answers")
+async def test_a_mail_that_waits_for_a_decision_is_decided_by_its_reply(room: Room) -> None:
+    await work(room.desk)
+    (found,) = await room.desk.mailbox.search('subject:"Oak boards"', 5)
+    fields = {"mail": found.id, "text": "Forty, please."}
+    answer = await room.person.sends("/mail/reply", fields)
+    assert answer.status_code == 303, answer.text
+    assert "Oak boards" not in await room.listed()

@@ -1,6 +1,10 @@
-"""What the person does with a mail that triage left to them: reply, archive, later, or leave it to an assistant."""
+"""What the person does with a mail that triage left to them: reply, archive, later, or leave it to an assistant.
+
+A reply can be drafted to every other mail too.
+"""
 
 import asyncio
+import uuid
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
@@ -8,13 +12,22 @@ from typing import Any
 from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, InvalidInput, NotFound, printable
+from deskhand.gate import ledger
+from deskhand.gate.asking import participants_of
+from deskhand.gate.completing import in_thread, own_address
+from deskhand.gate.correspondents import learn_about
 from deskhand.gate.files import fenced
 from deskhand.gate.outcomes import refuse_off
+from deskhand.gate.requests import DRAFT_PREFIX, Request, draft_file_name
+from deskhand.mail import FullMessage
+from deskhand.mail.addresses import addresses_in
+from deskhand.mail.answering import address_all, address_author, left_out
 from deskhand.mail.changes import Deed
+from deskhand.mail.mailboxes import find_own
 from deskhand.orchestrator import files, mails, rules, steps
 from deskhand.orchestrator.steps import Held, LeaseLost, Step
-from deskhand.orchestrator.triage import Decision
-from deskhand.orchestrator.watcher import key_of
+from deskhand.orchestrator.triage import Decision, sender
+from deskhand.orchestrator.watcher import fingerprint, key_of
 
 OPEN: tuple[steps.State, ...] = (*steps.LEFT, "handed")
 """States in which the person may still decide."""
@@ -50,6 +63,67 @@ async def reply(desk: Desk, message_id: str, text: str, *, to_all: bool) -> str:
         )
         raise InvalidInput(f"No draft could be made: {said}")
     return step.data.draft_id
+
+
+async def reply_to_any(desk: Desk, message_id: str, text: str, *, to_all: bool) -> str:
+    """Draft a reply to a mail, whatever became of it; one that waits for a decision is decided by that."""
+    if not text.strip():
+        raise InvalidInput("Write the reply first; nothing was done.")
+    try:
+        await find(desk, message_id)
+    except (Denied, NotFound):
+        return await _draft_alone(desk, message_id, text.strip(), to_all=to_all)
+    return await reply(desk, message_id, text, to_all=to_all)
+
+
+async def _draft_alone(desk: Desk, message_id: str, text: str, *, to_all: bool) -> str:
+    """A draft that belongs to no step: triage is over with this mail, or never saw it."""
+    mail = await desk.mailbox.get(message_id)
+    account = await own_address(desk.mailbox, mail)
+    own = {account, *await find_own(desk.mailbox, desk.settings)}
+    signature = desk.settings.signature_of(account)
+    written = mails.write_reply(mail, text, account, own, signature, to_all=to_all)
+    action = in_thread(written, mail)
+    draft_id = f"{DRAFT_PREFIX}{uuid.uuid4().hex[:16]}"
+    request = Request(
+        id=draft_id,
+        origin="draft",
+        send_id=fingerprint(draft_id),
+        asked=action.digest,
+        proposed=action,
+        action=action,
+        digest=action.digest,
+        state="waiting",
+        file=draft_file_name(draft_id),
+        folder="Drafts",
+        created=desk.now(),
+        reason="You wrote this reply.",
+        asked_by="person",
+        sender=sender(mail),
+        participants=participants_of(mail),
+        warnings=mails.find_warnings(mail, written),
+    )
+    await learn_about(desk.store, desk.mailbox, action.everybody)
+    await desk.store.write(ledger.insert, request)
+    await desk.door.follow(request)
+    return draft_id
+
+
+async def find_addressees(desk: Desk, mail: FullMessage) -> tuple[str, list[str]] | None:
+    """Whom an answer goes to, and whom one to all goes to as well; None where there is nobody."""
+    account = await own_address(desk.mailbox, mail)
+    own = {account, *await find_own(desk.mailbox, desk.settings)}
+    return await asyncio.to_thread(_read_addressees, mail, own)
+
+
+def _read_addressees(mail: FullMessage, own: set[str]) -> tuple[str, list[str]] | None:
+    try:
+        author = address_author(mail, own)
+        lines = address_all(mail, own)
+    except InvalidInput:
+        return None
+    everybody = [each for line in lines for each in addresses_in(line)]
+    return author, left_out(everybody, own, {author})
 
 
 async def archive(desk: Desk, message_id: str) -> None:

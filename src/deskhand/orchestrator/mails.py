@@ -185,16 +185,7 @@ def _draft(
     ending = f"-{number}" if number > 1 else ""
     draft_id = f"{DRAFT_PREFIX}{watcher.fingerprint(held.step.key)}{ending}"
     body = (decision.reply_body or "").strip()
-    to, cc = address_author(mail, own), ""
-    if held.step.data.to_all:
-        to, cc = address_all(mail, own)
-    reply = Mail(
-        kind="send_email",
-        account=account,
-        **address_lines(to, cc, ""),
-        subject=mime.reply_subject(mail.summary.subject),
-        body=with_signature(f"{body}\n" if body else "", signature),
-    )
+    reply = write_reply(mail, body, account, own, signature, to_all=held.step.data.to_all)
     action = reply
     sender = None
     participants: tuple[str, ...] = ()
@@ -219,8 +210,30 @@ def _draft(
         sender=sender,
         participants=participants,
         urgent=decision.decision == "urgent",
-        warnings=_warnings(mail, reply),
+        warnings=find_warnings(mail, reply),
         fault=None if body else "The body is empty",
+    )
+
+
+def write_reply(
+    mail: FullMessage,
+    body: str,
+    account: str,
+    own: set[str],
+    signature: str,
+    *,
+    to_all: bool,
+) -> Mail:
+    """An answer to the author, or to everybody whom the mail names; not yet in its thread."""
+    to, cc = address_author(mail, own), ""
+    if to_all:
+        to, cc = address_all(mail, own)
+    return Mail(
+        kind="send_email",
+        account=account,
+        **address_lines(to, cc, ""),
+        subject=mime.reply_subject(mail.summary.subject),
+        body=with_signature(f"{body}\n" if body else "", signature),
     )
 
 
@@ -228,7 +241,8 @@ def _words(request: Request) -> str:
     return " ".join(request.proposed.body.split()).casefold()
 
 
-def _warnings(mail: FullMessage, reply: Mail) -> tuple[str, ...]:
+def find_warnings(mail: FullMessage, reply: Mail) -> tuple[str, ...]:
+    """What is odd about the mail, and where its answer goes."""
     if triage.sender(mail) in map(str.casefold, reply.everybody):
         return mail.alarms
     astray = (

@@ -17,11 +17,7 @@ from starlette.routing import Route
 
 from deskhand.app import Desk
 from deskhand.errors import Denied, DeskError, InvalidInput, NotFound
-from deskhand.gate.completing import own_address
 from deskhand.mail import FullMessage, MailSummary
-from deskhand.mail.addresses import addresses_in
-from deskhand.mail.answering import address_all, address_author, left_out
-from deskhand.mail.mailboxes import find_own
 from deskhand.orchestrator import deciding, first_look, pending, rules, steps, triage
 from deskhand.orchestrator.rules import Rule
 from deskhand.orchestrator.steps import Step
@@ -164,25 +160,8 @@ async def _open(desk: Desk, step: Step) -> dict[str, Any]:
             (value, *each) for value, each in snoozing.offered(desk.now(), zone).items()
         ],
         "suits": _suits(mail) if mail else {},
-        "to": await _find_answered(desk, mail) if mail else None,
+        "to": await deciding.find_addressees(desk, mail) if mail else None,
     }
-
-
-async def _find_answered(desk: Desk, mail: FullMessage) -> tuple[str, list[str]] | None:
-    """Whom an answer goes to, and whom one to all goes to as well; None where there is nobody."""
-    account = await own_address(desk.mailbox, mail)
-    own = {account, *await find_own(desk.mailbox, desk.settings)}
-    return await asyncio.to_thread(_read_answered, mail, own)
-
-
-def _read_answered(mail: FullMessage, own: set[str]) -> tuple[str, list[str]] | None:
-    try:
-        author = address_author(mail, own)
-        lines = address_all(mail, own)
-    except InvalidInput:
-        return None
-    everybody = [each for line in lines for each in addresses_in(line)]
-    return author, left_out(everybody, own, {author})
 
 
 def _suits(mail: FullMessage) -> dict[str, str]:

@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from deskhand.app import Desk
-from deskhand.errors import Denied, InvalidInput, NotFound, TooLarge
+from deskhand.errors import Denied, DeskError, InvalidInput, NotFound, TooLarge
 from deskhand.gate import lists
 from deskhand.gate.outcomes import refuse_off
 from deskhand.gate.webauthn import Said
@@ -26,7 +26,7 @@ from deskhand.mail.mailboxes import MailView, viewing
 from deskhand.orchestrator import deciding
 from deskhand.web import as_sent, sessions
 from deskhand.web.entry import effect, page
-from deskhand.web.proving import claim_in
+from deskhand.web.proving import claim_in, demand_person
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, number_in, text_in
 from deskhand.web.times import shown_time
@@ -62,6 +62,7 @@ def routes() -> list[Route]:
         page("/mail", or_unavailable("Mail", _list)),
         effect("/mail/change", _change),
         effect("/mail/undo", _undo),
+        effect("/mail/reply", _reply),
         page("/thread/{thread_id:path}", or_unavailable("Mail", _thread)),
         page("/as-sent/{message_id:path}", or_unavailable("Mail", _as_sent)),
         page("/mail-file/{message_id:path}", or_unavailable("Mail", _file)),
@@ -135,8 +136,16 @@ def _list_deeds(labels: Collection[str]) -> list[tuple[str, str]]:
 
 
 async def _message(request: Request) -> Response:
+    return await _show_message(request, request.path_params["message_id"])
+
+
+async def _show_message(
+    request: Request,
+    message_id: str,
+    problem: DeskError | None = None,
+    typed: FormData | None = None,
+) -> Response:
     desk = desk_of(request)
-    message_id = request.path_params["message_id"]
     mail = await desk.mailbox.get(message_id)
     thread = await desk.mailbox.thread(mail.summary.thread_id)
     wanted = request.query_params.get("as") == "sent"
@@ -146,6 +155,10 @@ async def _message(request: Request) -> Response:
         "message.html",
         deeds=_list_deeds(mail.summary.labels),
         title=mail.summary.subject or "(no subject)",
+        here="/mail",
+        problem=problem,
+        typed=typed or {},
+        to=await deciding.find_addressees(desk, mail),
         mail=mail,
         arrived=shown_time(desk, mail.summary.date),
         claimed=_claimed_date(mail.summary),
@@ -186,6 +199,7 @@ async def _thread(request: Request) -> Response:
         request,
         "thread.html",
         title=listed[-1].subject or "(no subject)",
+        here="/mail",
         earlier=[(mail, shown_time(desk, mail.date)) for mail in listed[:-MOST_READ]],
         mails=[(mail, shown_time(desk, mail.summary.date)) for mail in read],
     )
@@ -222,6 +236,24 @@ async def _file(request: Request) -> Response:
         media_type="application/octet-stream",
         headers={"Content-Disposition": kept},
     )
+
+
+# Replying.
+
+
+async def _reply(request: Request, form: FormData) -> Response:
+    """A draft of the person's own words, which opens and waits for their yes like any other."""
+    desk = desk_of(request)
+    message_id = text_in(form, "mail")
+    text = text_in(form, "text").replace("\r\n", "\n")
+    to_all = text_in(form, "to") == "all"
+    try:
+        await demand_person(request, form)
+        draft = await deciding.reply_to_any(desk, message_id, text, to_all=to_all)
+    except (Denied, InvalidInput) as failure:
+        return await _show_message(request, message_id, failure, form)
+    await desk.record(PERSON, "reply_to_mail", message_id, {"draft": draft}, None, 0)
+    return RedirectResponse(f"/approvals/{draft}", 303)
 
 
 # Changing.
