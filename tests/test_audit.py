@@ -3,7 +3,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deskhand import audit
+from deskhand import audit, clock
 from deskhand.app import Desk
 from deskhand.audit import journal, search
 from deskhand.audit.behind import UNSEEN, Begun
@@ -222,7 +222,7 @@ def test_a_search_finds_what_a_look_at_every_line_finds(
         found += [seq for seq, _ in page.entries]
         before, pages = page.older, pages + 1
 
-    by_day = store.write_sync(lambda tx: search.by_day(tx, "2026-11-11"))
+    by_day = store.write_sync(lambda tx: search.by_day(tx, date(2026, 11, 11), "UTC"))
     store.close()
     assert found == expected
     assert pages <= len(expected) // 4 + 5
@@ -241,6 +241,37 @@ def test_a_day_is_one_of_the_person(store: Store) -> None:
     found = store.write_sync(partial(search.find, wanted=wanted))
 
     assert [each.target for _, each in found.entries] == ["late"]
+
+
+@requirement("audit:found")
+@pytest.mark.parametrize(
+    "zone",
+    [
+        "UTC",
+        "Pacific/Auckland",
+        "America/Los_Angeles",
+        "Asia/Kathmandu",
+        "Australia/Lord_Howe",
+    ],
+)
+def test_the_days_that_are_drawn_are_those_by_which_the_list_is_filtered(
+    url: str, zone: str
+) -> None:
+    store = open_store(url)
+    begin = datetime(2026, 10, 30, tzinfo=UTC)
+    # Over the night in which the clocks of Los Angeles go back.
+    for number in range(100):
+        at = clock.iso(begin + timedelta(minutes=61 * number))
+        result: audit.Result = "rejected" if number % 3 else "success"
+        store.write_sync(partial(audit.append, entry=entry(timestamp=at, result=result)))
+    drawn = store.write_sync(lambda tx: search.by_day(tx, date(2026, 10, 1), zone))
+    assert len({day for day, _, _ in drawn}) >= 5
+    for day, counted, entries in drawn:
+        wanted = search.EntryFilter(day=str(day), result=counted, zone=zone)
+        found = store.write_sync(partial(search.find, wanted=wanted, limit=200))
+        assert len(found.entries) == entries, (day, counted)
+    assert sum(entries for _, _, entries in drawn) == 100
+    store.close()
 
 
 @requirement("audit:found")
@@ -265,10 +296,12 @@ def test_a_record_from_before_the_counters_is_counted_when_the_desk_is_brought_u
     tmp_path: Path,
 ) -> None:
     counters = "SELECT * FROM audit_days ORDER BY day, actor, action, result"
+    quarters = "SELECT * FROM audit_quarters ORDER BY quarter, result"
     old, new = (f"sqlite:///{tmp_path / name}" for name in ("old.db", "new.db"))
     store = open_store(new)
     made = kept(store, 100)
     expected = store.write_sync(lambda tx: tx.all(counters))
+    expected_quarters = store.write_sync(lambda tx: tx.all(quarters))
     lines = store.write_sync(lambda tx: tx.all("SELECT seq, entry, hash FROM audit"))
     store.close()
     with database_at(old, "0005") as connection:
@@ -278,6 +311,7 @@ def test_a_record_from_before_the_counters_is_counted_when_the_desk_is_brought_u
 
     store = open_store(old)
     counted = store.write_sync(lambda tx: tx.all(counters))
+    assert store.write_sync(lambda tx: tx.all(quarters)) == expected_quarters
     store.close()
     assert counted == expected
     assert sum(row[4] for row in counted) == len(made)

@@ -84,7 +84,7 @@ class Begun:
             f'{self._known},"timestamp":"{at}"'
             f',"result":"success","duration_ms":{milliseconds}}}'
         )
-        return RecordLine(self.name, text, at[:10], self._actor, self._action, "success")
+        return RecordLine(self.name, text, at, self._actor, self._action, "success")
 
 
 class Behind:

@@ -1,6 +1,7 @@
 """Looking into the record. Every search reads a bounded number of lines, and says where to go on."""
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
@@ -104,13 +105,18 @@ def names(tx: Transaction, since: str) -> tuple[list[str], list[str]]:
     return actors, actions
 
 
-def by_day(tx: Transaction, since: str) -> list[tuple[str, str, int]]:
-    """Day, result and how many entries, since that day."""
+def by_day(tx: Transaction, since: date, zone: str) -> list[tuple[date, str, int]]:
+    """Day, result and how many entries, since that day; days from midnight to midnight in that zone."""
+    midnight = datetime.combine(since, time(), ZoneInfo(zone)).astimezone(UTC)
     rows = tx.all(
-        "SELECT day, result, SUM(entries) FROM audit_days WHERE day >= ? GROUP BY day, result ORDER BY day, result",
-        since,
+        "SELECT quarter, result, entries FROM audit_quarters WHERE quarter >= ?",
+        clock.iso(midnight)[:16],
     )
-    return [(day, result, int(entries)) for day, result, entries in rows]
+    counted: Counter[tuple[date, str]] = Counter()
+    for quarter, result, entries in rows:
+        here = clock.local(datetime.fromisoformat(f"{quarter}+00:00"), zone)
+        counted[here.date(), result] += int(entries)
+    return [(*names, count) for names, count in sorted(counted.items())]
 
 
 def _spans(tx: Transaction, wanted: EntryFilter, top: int) -> list[tuple[int, int]]:

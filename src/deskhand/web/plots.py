@@ -38,10 +38,10 @@ class Plot:
     """The same numbers as a table."""
 
 
-def by_day(counts: Iterable[tuple[str, str, int]], last: date, days: int) -> Plot:
+def by_day(counts: Iterable[tuple[date, str, int]], last: date, days: int) -> Plot:
     """Stacks of results, one for each of the last days, the empty ones too."""
     table = {
-        str(last - timedelta(days=back)): dict.fromkeys(RESULTS, 0)
+        last - timedelta(days=back): dict.fromkeys(RESULTS, 0)
         for back in range(days - 1, -1, -1)
     }
     for day, result, entries in counts:
@@ -61,12 +61,17 @@ def by_day(counts: Iterable[tuple[str, str, int]], last: date, days: int) -> Plo
                         entries,
                         top,
                         result,
-                        f"{day}: {entries} {result}",
+                        f"{say_day(day)}: {entries} {result}",
                     )
                 )
             below += entries
-    rows = [(day, list(results.values())) for day, results in table.items()]
+    rows = [(say_day(day), list(results.values())) for day, results in table.items()]
     return Plot(bars, top, list(RESULTS), rows)
+
+
+def say_day(day: date) -> str:
+    """The day as people say it within a year: `Wed 18 Nov`."""
+    return f"{day:%a} {day.day} {day:%b}"
 
 
 def by_wait(waits: Sequence[timedelta]) -> Plot:

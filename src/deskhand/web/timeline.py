@@ -76,7 +76,6 @@ async def _timeline(request: Request) -> Response:
         limit=desk.settings.max_sends,
         window=length(desk.settings.window_seconds).removeprefix("1 "),
         plotted=DAYS,
-        begins=_begins(desk),
         height=plots.HEIGHT,
         width=plots.WIDTH,
         **collected,
@@ -90,6 +89,8 @@ def _collect(
     tx: Transaction, desk: Desk, wanted: EntryFilter, before: int | None
 ) -> dict[str, Any]:
     now = desk.now()
+    zone = desk.settings.timezone
+    today = local(now, zone).date()
     since = now - timedelta(days=DAYS)
     window = timedelta(seconds=desk.settings.window_seconds)
     actors, actions = search.names(tx, str((now - NAMES).date()))
@@ -102,7 +103,9 @@ def _collect(
         ),
         "actors": actors,
         "actions": actions,
-        "days": plots.by_day(search.by_day(tx, str(since.date())), now.date(), DAYS),
+        "days": plots.by_day(
+            search.by_day(tx, today - timedelta(days=DAYS - 1), zone), today, DAYS
+        ),
         "waits": plots.by_wait(lists.waits_of(tx, since, DECISIONS)),
         "sent": sends.count_since(tx, now - window),
     }
@@ -121,14 +124,6 @@ def _filter(request: Request) -> EntryFilter:
     if given["day"] and not re.fullmatch(r"\d{4}-\d\d-\d\d", given["day"]):
         given["day"] = None
     return EntryFilter(**given, zone=desk_of(request).settings.timezone)
-
-
-def _begins(desk: Desk) -> str:
-    """When a day of the record's counters begins where the person is; nothing where that is at midnight."""
-    midnight = desk.now().replace(hour=0, minute=0, second=0, microsecond=0)
-    zone = desk.settings.timezone
-    begins = f"{local(midnight, zone):%H:%M}"
-    return "" if begins == "00:00" else f"; each begins at {begins} ({zone})"
 
 
 def _who(entry: Entry, askers: Mapping[str, str]) -> str:
