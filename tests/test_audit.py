@@ -222,7 +222,7 @@ def test_a_search_finds_what_a_look_at_every_line_finds(
         found += [seq for seq, _ in page.entries]
         before, pages = page.older, pages + 1
 
-    by_day = store.write_sync(lambda tx: search.by_day(tx, date(2026, 11, 11), "UTC"))
+    by_day = store.write_sync(lambda tx: search.by_day(tx, date(2026, 11, 11), 30, "UTC"))
     store.close()
     assert found == expected
     assert pages <= len(expected) // 4 + 5
@@ -264,7 +264,7 @@ def test_the_days_that_are_drawn_are_those_by_which_the_list_is_filtered(
         at = clock.iso(begin + timedelta(minutes=61 * number))
         result: audit.Result = "rejected" if number % 3 else "success"
         store.write_sync(partial(audit.append, entry=entry(timestamp=at, result=result)))
-    drawn = store.write_sync(lambda tx: search.by_day(tx, date(2026, 10, 1), zone))
+    drawn = store.write_sync(lambda tx: search.by_day(tx, date(2026, 10, 1), 60, zone))
     assert len({day for day, _, _ in drawn}) >= 5
     for day, counted, entries in drawn:
         wanted = search.EntryFilter(day=str(day), result=counted, zone=zone)

@@ -1,6 +1,7 @@
 """What the desk itself says at the door of a guarded server: who asks, where it is answered, and a question."""
 
 import asyncio
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,7 @@ async def test_whoever_listens_is_told_no_more_when_their_token_was_revoked(
 async def test_nobody_waits_for_a_door_that_did_not_open_and_the_next_one_has_it_opened(
     tmp_path: Path,
 ) -> None:
-    told: list[dict[str, Any]] = []
+    told: list[MutableMapping[str, Any]] = []
     scope = {
         "type": "http",
         "method": "POST",
@@ -169,7 +170,7 @@ async def test_nobody_waits_for_a_door_that_did_not_open_and_the_next_one_has_it
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": b"", "more_body": False}
 
-    async def send(message: dict[str, Any]) -> None:
+    async def send(message: MutableMapping[str, Any]) -> None:
         told.append(message)
 
     async with guarded(tmp_path) as place:

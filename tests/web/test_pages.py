@@ -3,7 +3,7 @@
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import date
+from datetime import timedelta
 from email.utils import format_datetime
 from html import unescape
 from html.parser import HTMLParser
@@ -20,11 +20,12 @@ from deskhand import audit, tokens
 from deskhand.agents.mail import AgentMessage
 from deskhand.app import Desk
 from deskhand.audit import search
+from deskhand.clock import local
 from deskhand.config import load
 from deskhand.errors import BadConfig
 from deskhand.gate.actions import ReplyEmail
 from deskhand.mail.local import Incoming, LocalMailbox
-from deskhand.web import as_sent, markdown
+from deskhand.web import as_sent, markdown, timeline
 from deskhand.web.site import site
 from tests.mail.letters import DATE, letter, outgoing, unwritten
 from tests.requirements import requirement
@@ -958,7 +959,10 @@ async def test_the_record_is_filtered_and_paged_and_adds_up(world: World) -> Non
     assert_harmless(newest)
     assert "UTC" not in newest.text
     assert '<label for="day">Day</label>' in newest.text
-    days = await world.desk.store.read(search.by_day, date(2000, 1, 1), "Europe/Berlin")
+    drawn = timeline.DAYS
+    first = local(world.desk.now(), "Europe/Berlin").date() - timedelta(days=drawn - 1)
+    days = await world.desk.store.read(search.by_day, first, drawn, "Europe/Berlin")
+    assert days
     for _, result, entries in days:
         assert f"{entries} {result}</title>" in newest.text
     assert "0 of 10 emails sent in the last hour" in newest.text

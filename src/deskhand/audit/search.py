@@ -1,7 +1,6 @@
 """Looking into the record. Every search reads a bounded number of lines, and says where to go on."""
 
 import re
-from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
@@ -105,18 +104,29 @@ def names(tx: Transaction, since: str) -> tuple[list[str], list[str]]:
     return actors, actions
 
 
-def by_day(tx: Transaction, since: date, zone: str) -> list[tuple[date, str, int]]:
-    """Day, result and how many entries, since that day; days from midnight to midnight in that zone."""
-    midnight = datetime.combine(since, time(), ZoneInfo(zone)).astimezone(UTC)
+def by_day(
+    tx: Transaction, since: date, days: int, zone: str
+) -> list[tuple[date, str, int]]:
+    """Day, result and how many entries, of so many days from midnight to midnight in that zone."""
+    each = [since + timedelta(days=number) for number in range(days)]
+    bounds = [(str(day), *_quarters_of(day, zone)) for day in each]
     rows = tx.all(
-        "SELECT quarter, result, entries FROM audit_quarters WHERE quarter >= ?",
-        clock.iso(midnight)[:16],
+        f"WITH days (day, first, past) AS (VALUES {', '.join('(?, ?, ?)' for _ in bounds)})"
+        " SELECT day, result, SUM(entries) FROM days JOIN audit_quarters ON quarter >= first AND quarter < past"
+        " GROUP BY day, result ORDER BY day, result",
+        *(value for bound in bounds for value in bound),
     )
-    counted: Counter[tuple[date, str]] = Counter()
-    for quarter, result, entries in rows:
-        here = clock.local(datetime.fromisoformat(f"{quarter}+00:00"), zone)
-        counted[here.date(), result] += int(entries)
-    return [(*names, count) for names, count in sorted(counted.items())]
+    return [
+        (date.fromisoformat(day), result, int(entries)) for day, result, entries in rows
+    ]
+
+
+def _quarters_of(day: date, zone: str) -> tuple[str, str]:
+    """The first quarter of an hour of a day in that zone, and the first one past it."""
+    here = ZoneInfo(zone)
+    midnights = (datetime.combine(each, time(), here) for each in (day, day + timedelta(1)))
+    first, past = (clock.iso(each.astimezone(UTC))[:16] for each in midnights)
+    return first, past
 
 
 def _spans(tx: Transaction, wanted: EntryFilter, top: int) -> list[tuple[int, int]]:

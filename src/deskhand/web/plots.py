@@ -38,11 +38,10 @@ class Plot:
     """The same numbers as a table."""
 
 
-def by_day(counts: Iterable[tuple[date, str, int]], last: date, days: int) -> Plot:
-    """Stacks of results, one for each of the last days, the empty ones too."""
+def by_day(counts: Iterable[tuple[date, str, int]], first: date, days: int) -> Plot:
+    """Stacks of results, one for each of the days, the empty ones too."""
     table = {
-        last - timedelta(days=back): dict.fromkeys(RESULTS, 0)
-        for back in range(days - 1, -1, -1)
+        first + timedelta(days=number): dict.fromkeys(RESULTS, 0) for number in range(days)
     }
     for day, result, entries in counts:
         if day in table:

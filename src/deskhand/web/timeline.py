@@ -90,7 +90,7 @@ def _collect(
 ) -> dict[str, Any]:
     now = desk.now()
     zone = desk.settings.timezone
-    today = local(now, zone).date()
+    first = local(now, zone).date() - timedelta(days=DAYS - 1)
     since = now - timedelta(days=DAYS)
     window = timedelta(seconds=desk.settings.window_seconds)
     actors, actions = search.names(tx, str((now - NAMES).date()))
@@ -103,9 +103,7 @@ def _collect(
         ),
         "actors": actors,
         "actions": actions,
-        "days": plots.by_day(
-            search.by_day(tx, today - timedelta(days=DAYS - 1), zone), today, DAYS
-        ),
+        "days": plots.by_day(search.by_day(tx, first, DAYS, zone), first, DAYS),
         "waits": plots.by_wait(lists.waits_of(tx, since, DECISIONS)),
         "sent": sends.count_since(tx, now - window),
     }
