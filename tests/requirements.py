@@ -313,6 +313,7 @@ REQUIREMENTS = {
     "orchestrator:sealed-requests": "A sealed request that was approved leaves without another call.",
     "orchestrator:crash": "Whatever is killed, each mail has one note and one decision, and each draft leaves once.",
     "orchestrator:client": "MCPClient restarts a dead server, and no fallback's result reads as sent.",
+    "orchestrator:client-text": "MCPClient gives back what a server says in text alone.",
     "orchestrator:model": "Whatever a model or its network does ends in a visible, correct state, the mail in context.",
     "orchestrator:delicate": "No model archives mail about money, law or security.",
     "orchestrator:assistant": "A connected assistant can decide instead of a model, within the same bounds.",

@@ -193,3 +193,75 @@ async def test_a_server_that_does_not_answer_in_time_is_unavailable(home: Home) 
     with pytest.raises(Unavailable, match="does not start"):
         await slow.call_tool("read_note", {"path": "a.md"})
     await slow.close()
+
+
+FOREIGN = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    said = {"jsonrpc": "2.0", "id": asked.get("id")}
+    match asked["method"]:
+        case "initialize":
+            said["result"] = {
+                "protocolVersion": asked["params"]["protocolVersion"],
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "foreign", "version": "1"},
+            }
+        case "tools/list":
+            tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ANSWERS]
+            said["result"] = {"tools": tools}
+        case "tools/call":
+            said |= ANSWERS[asked["params"]["name"]]
+        case _:
+            said["error"] = {"code": -32601, "message": "Method not found"}
+    if "id" in asked:
+        print(json.dumps(said), flush=True)
+"""
+
+
+def foreign(home: Home, **answers: Any) -> MCPClient:
+    """A server of somebody else, which answers each tool as it is told."""
+    return client(home, sys.executable, "-c", f"ANSWERS = {answers!r}\n{FOREIGN}")
+
+
+def said(*texts: str) -> dict[str, Any]:
+    return {"result": {"content": [{"type": "text", "text": text} for text in texts]}}
+
+
+@requirement("orchestrator:client-text")
+async def test_what_a_server_says_in_text_alone_is_not_lost(home: Home) -> None:
+    sent = {"message_id": "m1", "thread_id": "t1", "sent_at": "2026-02-24T10:00:00Z"}
+    mails = [{"id": "1"}, {"id": "2"}]
+    gmail = foreign(
+        home,
+        send_email=said(json.dumps(sent)),
+        list_emails=said(json.dumps(mails)),
+        list_apart=said(*map(json.dumps, mails)),
+        say=said("Email sent successfully."),
+        say_nothing=said(),
+    )
+    try:
+        assert await gmail.call_tool("send_email", {}) == sent
+        assert await gmail.call_tool("list_emails", {}) == {"result": mails}
+        assert await gmail.call_tool("list_apart", {}) == {"result": mails}
+        assert await gmail.call_tool("say", {}) == {"result": "Email sent successfully."}
+        assert await gmail.call_tool("say_nothing", {}) == {}
+    finally:
+        await gmail.close()
+
+
+@requirement("orchestrator:client")
+@pytest.mark.parametrize("code", [-32601, -32603])
+async def test_a_server_that_answers_with_a_protocol_error_is_not_called_unavailable(
+    home: Home, code: int
+) -> None:
+    refusal = {"error": {"code": code, "message": "not this one"}}
+    gmail = foreign(home, send_email=refusal, say=said("Hello."))
+    try:
+        with pytest.raises(Internal, match="not this one"):
+            await gmail.call_tool("send_email", {})
+        connection = gmail._client
+        assert await gmail.call_tool("say", {}) == {"result": "Hello."}
+        assert gmail._client is connection
+    finally:
+        await gmail.close()

@@ -19,7 +19,13 @@ import httpx2
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import INVALID_PARAMS, CallToolResult
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INVALID_PARAMS,
+    REQUEST_TIMEOUT,
+    CallToolResult,
+    TextContent,
+)
 
 from deskhand import clock
 from deskhand.audit import redact, vault_log
@@ -131,7 +137,7 @@ class MCPClient:
                 "message": error.message,
                 "fallback": await made if isawaitable(made) else made,
             }
-        return dict(result.structured_content or {})
+        return _read_answer(result)
 
     async def close(self) -> None:
         async with self._turn:
@@ -148,7 +154,7 @@ class MCPClient:
                 f"the {self.server_name} server did not answer within {self._seconds:g} seconds"
             ) from error
         except _LOST as error:
-            if isinstance(error, MCPError) and error.code == INVALID_PARAMS:
+            if isinstance(error, MCPError) and self._is_answer(error):
                 why = f"the {self.server_name} server does not take this call: {printable(error.message)}"
                 raise Internal(why, reference="-") from error
             # Not tried again here: nobody knows how far the call came.
@@ -158,6 +164,16 @@ class MCPClient:
                 reason=type(error).__name__,
                 hint="it is started anew",
             ) from error
+
+    def _is_answer(self, error: MCPError) -> bool:
+        """Whether the server itself said this. Over HTTP the SDK says most codes in place of a bad status."""
+        if self._is_remote:
+            return error.code == INVALID_PARAMS
+        return error.code not in (CONNECTION_CLOSED, REQUEST_TIMEOUT)
+
+    @property
+    def _is_remote(self) -> bool:
+        return self.command[0].startswith(("http://", "https://"))
 
     async def _connect(self) -> Client:
         async with self._turn:
@@ -210,7 +226,7 @@ class MCPClient:
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     def _server(self, http: httpx2.AsyncClient, complaints: TextIO) -> Any:
-        if self.command[0].startswith(("http://", "https://")):
+        if self._is_remote:
             return streamable_http_client(self.command[0], http_client=http)
         program, *arguments = self.command
         environment = self._environment
@@ -273,6 +289,26 @@ _ERRORS: dict[str, type[DeskError]] = {
     "send_failed": SendFailed,
     "mcp_unavailable": ServerDown,
 }
+
+
+def _read_answer(result: CallToolResult) -> dict[str, Any]:
+    """What the tool said, as data. A server may say it in text alone, where a list or a sentence is the `result`."""
+    if result.structured_content:
+        return dict(result.structured_content)
+    texts = [block.text for block in result.content if isinstance(block, TextContent)]
+    if not texts:
+        return {}
+    if len(texts) > 1:
+        return {"result": [_read_text(text) for text in texts]}
+    said = _read_text(texts[0])
+    return said if isinstance(said, dict) else {"result": said}
+
+
+def _read_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _error(result: CallToolResult) -> DeskError:
