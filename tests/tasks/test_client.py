@@ -361,3 +361,30 @@ async def test_an_answer_that_was_not_agreed_on_is_a_backend_error(
     assert error["error_type"] == "backend_error"
     assert error["message"].startswith("Backend service error: ")
     assert "hunter2" not in str(error)
+
+
+@requirement("tasks:errors")
+async def test_a_write_whose_answer_cannot_be_read_may_have_happened(home: Home) -> None:
+    async with backend_at(home, Recorder(201, {"ok": True}), user="ann") as client:
+        made = await refused(client, "create_task", title="Buy milk")
+        changed = await refused(client, "update_task", task_id=1, title="Buy oats")
+
+    assert made["message"].endswith("the task may or may not exist")
+    assert changed["message"].endswith("the change may or may not have been made")
+    assert {made["error_type"], changed["error_type"]} == {"backend_error"}
+    assert "List the tasks" in made["suggestions"][0]
+
+
+@requirement("tasks:errors")
+async def test_where_a_backend_has_no_tasks_nobody_is_sent_to_the_list(home: Home) -> None:
+    async with backend_at(
+        home, Recorder(404, {"detail": "Not Found"}), user="ann"
+    ) as client:
+        listed = await refused(client, "list_tasks")
+        made = await refused(client, "create_task", title="Buy milk")
+        changed = await refused(client, "update_task", task_id=1, title="Buy oats")
+
+    assert {each["error_type"] for each in (listed, made, changed)} == {"not_found_error"}
+    assert "FASTAPI_BASE_URL" in listed["suggestions"][0]
+    assert made["suggestions"] == listed["suggestions"]
+    assert changed["suggestions"] == ["Use list_tasks to see the tasks there are"]

@@ -195,6 +195,28 @@ async def test_6_null_clears_over_rest(rest: httpx2.AsyncClient) -> None:
         assert (await rest.put(f"/tasks/{made['id']}", json=cleared)).status_code == 422
 
 
+@requirement("tasks:null-clears")
+async def test_6_over_rest_too_null_for_what_a_task_must_have_is_as_good_as_absent(
+    rest: httpx2.AsyncClient,
+) -> None:
+    given = {"title": "t", "description": "d", "priority": "High", "project": "p"}
+    made = (await rest.post("/tasks", json=given)).json()
+    filled = dict.fromkeys(("title", "description", "priority", "due_date"))
+
+    changed = await rest.put(f"/tasks/{made['id']}", json=filled | {"title": "new"})
+    moved = await rest.put(
+        f"/tasks/{made['id']}", json=filled | {"due_date": "2026-12-20T10:00:00Z"}
+    )
+    nothing = await rest.put(f"/tasks/{made['id']}", json=filled)
+
+    assert changed.status_code == moved.status_code == 200
+    after = moved.json()
+    assert (after["title"], after["description"]) == ("new", "d")
+    assert (after["priority"], after["project"]) == ("High", "p")
+    assert after["due_date"] == "2026-12-20T10:00:00.000000Z"
+    assert nothing.status_code == 422
+
+
 @pytest.mark.parametrize(
     ("given", "kept"),
     [

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
+import httpx2
 from mcp.server import MCPServer
 from mcp.server.mcpserver.context import Context
 from mcp_types import ToolAnnotations
@@ -27,7 +28,7 @@ from deskhand.servers import callers
 from deskhand.servers.calls import Call, Recorder, ToolResult
 from deskhand.servers.server import DeskServer
 from deskhand.servers.tool import ADDS, READS, WRITES, DeskTool, tool
-from deskhand.tasks.client import content_of
+from deskhand.tasks.client import content_of, misread
 from deskhand.tasks.models import (
     LARGEST_PAGE,
     MOST_IDS,
@@ -500,12 +501,19 @@ async def _ask(
     )
     recorded = RECORDED in answer.headers
     try:
-        return ToolResult(_read(read, content_of(answer)), recorded)
+        return ToolResult(_read_change(read, answer), recorded)
     except BackendFailed as error:
         # A backend in this process that failed has said so in the log, and its database is the record's too.
         return ToolResult(error, recorded or desk.settings.fastapi_base_url is None)
     except DeskError as error:
         return ToolResult(error, recorded)
+
+
+def _read_change(read: Callable[[Any], M], answer: httpx2.Response) -> M:
+    try:
+        return read(content_of(answer))
+    except ValidationError as error:
+        raise misread(answer) from error
 
 
 def _read(read: Callable[[Any], M], content: Any) -> M:

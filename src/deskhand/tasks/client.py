@@ -239,8 +239,7 @@ def _refusal(answer: httpx2.Response) -> DeskError:  # noqa: PLR0911 - one case 
             )
         case 404:
             return NotFound(
-                f"Requested resource not found: {message}",
-                hint="Use list_tasks to see the tasks there are",
+                f"Requested resource not found: {message}", hint=_where(answer.request)
             )
         case 412:
             return Changed(message, hint="Read the task again, then decide")
@@ -252,6 +251,20 @@ def _refusal(answer: httpx2.Response) -> DeskError:  # noqa: PLR0911 - one case 
             return _backend_failure(answer, reason or "it refused")
         case _:
             return _backend_failure(answer, "it failed")
+
+
+def _where(request: httpx2.Request) -> str:
+    """Where to look for what is not there; a backend without `/tasks` is another program, or lies elsewhere."""
+    if request.url.path.endswith("/tasks"):
+        return (
+            "Check that FASTAPI_BASE_URL is the address under which the backend has /tasks"
+        )
+    return "Use list_tasks to see the tasks there are"
+
+
+def misread(answer: httpx2.Response) -> BackendFailed:
+    """An answer that nobody can read: what was asked may have happened all the same."""
+    return _backend_failure(answer, "its answer is not the one that was agreed on")
 
 
 def _backend_failure(answer: httpx2.Response, message: str) -> BackendFailed:

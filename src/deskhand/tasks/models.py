@@ -14,7 +14,9 @@ from pydantic import (
     Field,
     StrictBool,
     StrictStr,
+    model_validator,
 )
+from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
 from deskhand.errors import FieldProblem, printable
@@ -187,19 +189,42 @@ class NewTask(_Asked):
     recurrence: RecurrenceRule | None = None
 
 
+_NOTHING_BUT_FILLED_IN: JsonDict = {
+    "additionalProperties": {"type": "null"},
+    "anyOf": [{"required": ["title"]}, {"required": ["priority"]}],
+}
+
+
 class TaskChanges(_Asked):
-    """Changes of a task: what is absent stays, null clears what a task need not have."""
+    """Changes of a task: what is absent stays, null clears what a task need not have. Null for title or priority is as
+    good as absent, and the other nulls beside it as well: such a client fills in what was left out."""
 
-    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+    model_config = ConfigDict(
+        json_schema_extra={"minProperties": 1, "not": _NOTHING_BUT_FILLED_IN}
+    )
 
-    title: Title | MISSING = MISSING
+    title: Title | MISSING | None = MISSING
     description: Description | MISSING | None = MISSING
-    priority: PriorityLevel | MISSING = MISSING
+    priority: PriorityLevel | MISSING | None = MISSING
     due_date: Due | MISSING | None = MISSING
     project: Name | MISSING | None = MISSING
     labels: Labels | MISSING = MISSING
     parent_id: TaskId | MISSING | None = MISSING
     recurrence: RecurrenceRule | MISSING | None = MISSING
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_what_was_filled_in(cls, asked: Any) -> Any:
+        if not isinstance(asked, dict):
+            return asked
+        if all(asked.get(name, MISSING) is not None for name in ("title", "priority")):
+            return asked
+        # Labels are never null, whoever says it.
+        return {
+            name: value
+            for name, value in asked.items()
+            if value is not None or name == "labels"
+        }
 
 
 class Completion(_Asked):
