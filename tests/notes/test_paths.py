@@ -232,6 +232,18 @@ async def test_nothing_outside_or_hidden_is_read_listed_or_found(
 
 
 @requirement("notes:paths")
+@pytest.mark.parametrize("directory", ["/", "//", "/etc", "/Inbox", "../", "./Inbox"])
+async def test_a_folder_outside_is_refused_as_it_was_written(
+    notes: Client, trapped: Path, directory: str
+) -> None:
+    listed = await notes.call_tool("list_notes", {"directory": directory})
+
+    error = listed.meta["deskhand/error"]
+    assert (error["error"], error["details"]["reason"]) == ("permission_denied", "outside")
+    assert error["details"]["path"] == (directory.removesuffix("/") or "/")
+
+
+@requirement("notes:paths")
 @pytest.mark.parametrize(
     "path",
     [

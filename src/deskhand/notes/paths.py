@@ -65,7 +65,10 @@ def file_path(path: str) -> tuple[str, ...]:
 
 def folder_path(path: str) -> tuple[str, ...]:
     """The folder names of a directory's path; the vault itself is `` or `.`."""
-    return () if path in ("", ".") else _names(path.removesuffix("/"), "directory")
+    if path in ("", "."):
+        return ()
+    # A slash alone is the machine's own root, which is no folder of the vault.
+    return _names(path if path == "/" else path.removesuffix("/"), "directory")
 
 
 Inside = tuple[str, ...] | None
