@@ -182,3 +182,23 @@ def test_a_long_word_without_an_address_is_read_once() -> None:
     began = time.monotonic()
     assert mask_addresses(f"@{'a' * 200_000}").startswith("@a")
     assert time.monotonic() - began < 1
+
+
+@requirement("audit:redacted")
+@pytest.mark.parametrize(
+    ("to", "logged"),
+    [
+        ("ann@example.org, bob@example.net", "a***@example.org, b***@example.net"),
+        ("ann@example.org;bob@example.net", "a***@example.org, b***@example.net"),
+        ("ann@example.org bob@example.net", "a***@example.org, b***@example.net"),
+        ("ann@bob@example.net", "a***@example.net"),
+    ],
+)
+async def test_no_log_names_an_address_that_nobody_wrote(
+    site: Site, to: str, logged: str
+) -> None:
+    async with site.client("email") as client:
+        await client.call_tool("send_email", {"to": to, "subject": "s", "body": "b"})
+
+    (line,) = site.log()
+    assert (line["target"], line["parameters"]["to"]) == (logged, logged)

@@ -5,6 +5,7 @@ removed, inserted or cut off at the end is found by `verify`. Beside it, search 
 log files in the vault, and witness knows when the whole database lost its end.
 """
 
+import re
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -159,6 +160,10 @@ def masked(address: str) -> str:
     local, at, domain = address.rpartition("@")
     if not at:
         return address
+    several = [each for each in re.split(r"[\s,;]+", address) if "@" in each]
+    if len(several) > 1 and '"' not in address:
+        # The first letter of one and the domain of another would be an address that nobody wrote.
+        return ", ".join(map(masked, several))
     return f"{local[:1]}***@{domain}"
 
 
