@@ -155,6 +155,19 @@ async def test_the_texts_of_errors_are_the_existing_programs(
         assert await ask(client, "send", recipient="a2", message="é" * 32_768)
 
 
+@requirement("agents:contract")
+async def test_an_agent_that_is_ignored_sees_itself_and_nobody_else_sees_it(
+    connect: Connect, terminal: Terminal
+) -> None:
+    (terminal.repository / ".agentmailignore").write_text("a1\n")
+    async with connect("a1") as ignored, connect("a2") as other:
+        seen = await ask(ignored, "list-recipients")
+        by_others = await ask(other, "list-recipients")
+
+    assert {"name": "a1", "is_current": True} in seen["recipients"]
+    assert "a1" not in [each["name"] for each in by_others["recipients"]]
+
+
 @pytest.fixture
 async def bob(
     home: Home, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
