@@ -277,6 +277,27 @@ async def test_an_answer_to_a_mail_that_is_not_there_is_not_found(site: Site) ->
 
 @requirement("gmail-server:contract")
 @pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        ("subject", "s" * 999),
+        ("subject", "one\nBcc: cy@c.example"),
+        ("body", ""),
+        ("body", " \n"),
+    ],
+)
+async def test_a_mail_that_could_not_leave_as_it_stands_is_refused_before_anybody_is_asked(
+    site: Site, field: str, wrong: str
+) -> None:
+    async with site.client("gmail") as client:
+        error = await refused(client, "send_email", **(HELLO | {field: wrong}))
+
+    (problem,) = error["details"]["fields"]
+    assert (error["error"], problem["field"]) == ("parse_error", field)
+    assert not [*site.home.vault.rglob("Pending_Approval/*.md")]
+
+
+@requirement("gmail-server:contract")
+@pytest.mark.parametrize(
     ("header", "to"),
     [
         ("undisclosed-recipients:;", ""),

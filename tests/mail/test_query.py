@@ -77,7 +77,7 @@ def test_a_query_means_what_it_means_in_gmail(text: str, meaning: query.Query) -
     ("text", "reason"),
     [
         ("form:ann", "did you mean from:?"),
-        ("filename:pdf", "which is not an operator"),
+        ("filename:pdf", "which only Gmail can search by"),
         ("is:lovely", "is:unread"),
         ("has:userlabels", "has:attachment"),
         ("after:yesterday", "after:2026/01/31"),

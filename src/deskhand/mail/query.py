@@ -325,7 +325,7 @@ def _operator(name: str, text: str) -> str | None:
     for near in get_close_matches(lower, OPERATORS, n=1, cutoff=0.75):
         raise _refusal(problem, text, f"did you mean {near}:?")
     if lower in _UNSUPPORTED:
-        raise _refusal(problem, text)
+        raise _refusal(f"has {name}:, which only Gmail can search by", text)
     return None
 
 
