@@ -306,6 +306,8 @@ _HTML = (
     "<table cellspacing=9999><tr><td>SECRET</table>",
     "<select size=9999></select>SECRET",
     "<img width=1 height=' 3000'>SECRET",
+    f"<pre>{' ' * 250}SECRET</pre>",
+    f"<pre>a{chr(9) * 25}SECRET</pre>",
 )
 HIDING: tuple[str, ...] = (
     *(f'<div style="{style}">SECRET</div>' for style in _STYLES),
@@ -364,4 +366,5 @@ SHOWING = (
     "<body link='#0066cc' vlink='#551a8b'><a href='https://a.example'>SECRET</a>",
     "<table border=0 cellpadding=10 cellspacing=0><col width=100><tr><td>SECRET</table><hr size=1>",
     "<p style='outline:1px solid #ccc;outline-offset:2px'>SECRET</p>",
+    f"<pre>{' ' * 60}SECRET\n{' ' * 300}\n</pre>",
 )

@@ -36,6 +36,9 @@ _SCRIPT = re.compile(r"<script[ \t\r\n\f/>]", re.IGNORECASE)
 _HUGE_REFERENCE = re.compile(r"&#(?:[0-9]{9,}|[xX][0-9a-fA-F]{9,});?")
 _BLANKS = re.compile(r"[ \t\r\n\f]+")
 _EMPTY = re.compile(r"[ \xa0\n]{31,}")
+_BLANK = r"[ \t\xa0\u2000-\u200a\u3000]"
+_KEPT_BLANKS = re.compile(rf"(?<!{_BLANK}){_BLANK}{{20,}}+(?=\S)")
+_FAR = "text far behind empty lines or blanks"
 _VOID = _names(
     "area base br col embed hr img input link meta param source track wbr frame keygen bgsound basefont"
 )
@@ -218,6 +221,8 @@ class _Reader:
             return
         if top.look.all_doubts and not text.isspace():
             self.doubts.update(dict.fromkeys(sorted(top.look.all_doubts)))
+        if top.look.keeps_space and any(map(_is_far, _KEPT_BLANKS.findall(text))):
+            self.doubts[_FAR] = None
         self.has_shown = self.has_shown or not unseen.strip(text)[0].isspace()
         self.shown.append(text if top.look.keeps_space else _BLANKS.sub(" ", text))
 
@@ -630,8 +635,8 @@ def visible(source: str) -> Visible:
     if reader.cascade.exhausted:
         doubts.append("more rules than were compared")
     joined = "".join(reader.shown)
-    if _has_far_text(joined):
-        doubts.append("text far behind empty lines or blanks")
+    if _FAR not in doubts and _has_far_text(joined):
+        doubts.append(_FAR)
     lines = (line.strip(" ") for line in re.sub(" {2,}", " ", joined).split("\n"))
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
     return Visible(
@@ -648,6 +653,11 @@ def visible(source: str) -> Visible:
         has_ordinary_preheader=reader.hidden_characters <= MOST_HIDDEN
         and preheader.is_ordinary(reader.hidden_before, reader.hidden_behind, text),
     )
+
+
+def _is_far(blanks: str) -> bool:
+    """Whether so many blanks that stay are wider than a page: a tab is eight, and some are of double width."""
+    return len(blanks) + 7 * blanks.count("\t") + blanks.count("\u3000") >= 160
 
 
 def _has_far_text(text: str) -> bool:
