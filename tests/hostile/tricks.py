@@ -306,6 +306,10 @@ _HTML = (
     "<table cellspacing=9999><tr><td>SECRET</table>",
     "<select size=9999></select>SECRET",
     "<img width=1 height=' 3000'>SECRET",
+    "<p\x0chidden>SECRET</p>",
+    "<p style='display:none;\x01display:block'>SECRET</p>",
+    "<p><template shadowrootmode=open></template>SECRET",
+    "<fencedframe>SECRET</fencedframe>",
     f"<pre>{' ' * 250}SECRET</pre>",
     f"<pre>a{chr(9) * 25}SECRET</pre>",
 )

@@ -45,7 +45,7 @@ _VOID = _names(
 _UNCOUNTED = _names("script style title head")
 _SWALLOWED = _UNCOUNTED | _names(
     "template noscript iframe object svg math select noembed noframes frameset audio video canvas datalist rp meter "
-    "progress"
+    "progress fencedframe"
 )
 _RAW = _names("script style title textarea iframe noscript noembed noframes xmp plaintext")
 _IN_HEAD = _names(
@@ -243,6 +243,8 @@ class _Reader:
             )
         if tag == "area" and attributes.get("href") and not around.hidden:
             self._show_address(element, attributes.get("alt", ""))
+        if tag == "template" and "shadowrootmode" in attributes:
+            self.doubts["a template that takes the place of what is around it"] = None
         if tag in ("col", "colgroup") and not element.look.visible:
             self.doubts["a column that is not visible"] = None
         if tag in _VOID:

@@ -266,8 +266,8 @@ def parse(raw: bytes) -> Parsed:
         action_id=headers.text(top.first(ACTION_HEADER.lower().encode())),
         body=shown,
         body_from=body.source if shown else "none",
-        warnings=tuple(dict.fromkeys(notes.warnings)),
-        calm=tuple(notes.calm),
+        warnings=tuple(dict.fromkeys(map(_without_controls, notes.warnings))),
+        calm=tuple(map(_without_controls, notes.calm)),
         attachments=tuple(notes.attachments),
         list_mail=not top.fields.keys().isdisjoint(_LIST_FIELDS)
         or precedence in ("bulk", "list", "junk"),
@@ -402,15 +402,18 @@ def _text_of(part: _Part, notes: _Notes, depth: int) -> _Text:
         return _Text("", "none")
     if depth and "filename" in _disposition(part):
         notes.attach(part)  # a text that is shown inside of the mail is a file all the same
-    text = _CONTROL.sub(
-        "", _unix_lines(decode(_content(part), part.parameters.get("charset")))
-    )
+    text = _unix_lines(decode(_content(part), part.parameters.get("charset")))
     if part.kind == "text/html":
         return _read_html(text, notes)
+    text = _without_controls(text)
     if part.parameters.get("format", "").lower() == "flowed":
         delete_space = part.parameters.get("delsp", "").lower() == "yes"
         text = flowed.join_lines(text, delete_space=delete_space)
     return _Text(text, "plain")
+
+
+def _without_controls(text: str) -> str:
+    return _CONTROL.sub("", text)
 
 
 def _wrapping(part: _Part) -> str | None:
@@ -523,7 +526,8 @@ def _read_html(source: str, notes: _Notes) -> _Text:
     notes.warnings += [
         f"a browser goes on to {host} by itself" for host in seen.onward[:10]
     ]
-    return _Text(seen.text, "html", seen.size)
+    # Not before: to a browser a form feed parts two words, and others spoil the word that they stand in.
+    return _Text(_without_controls(seen.text), "html", seen.size)
 
 
 # Writing
