@@ -14,6 +14,7 @@ from mcp import Client, MCPError
 
 from deskhand import tokens
 from deskhand.clock import utc_now
+from deskhand.errors import Denied
 from deskhand.foreign.arguments import canonical
 from deskhand.foreign.rules import GuardRule, ServerEntry
 from deskhand.foreign.schemas import find_problem
@@ -25,7 +26,7 @@ from deskhand.gate.toolcall import ToolCall, Workplace
 from deskhand.servers.chat import SHOWN_AS_CARD
 from deskhand.servers.desk import desk_server
 from deskhand.web.site import site
-from tests.foreign.place import Guarded, guarded, refusal, said
+from tests.foreign.place import Guarded, LineClient, guarded, refusal, said
 from tests.requirements import requirement
 from tests.test_faults import no_larger_files
 from tests.transports import ERAS
@@ -426,6 +427,41 @@ async def test_a_rule_counts_from_the_next_call_whatever_the_file_says_of_its_ag
     assert first["result"]["structuredContent"] == {"text": "a"}
     told = then["result"]["_meta"]["deskhand/error"]
     assert told["details"]["reason"] == "denied"
+
+
+@requirement("guard:waits")
+@pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
+async def test_a_call_that_waited_when_a_rule_let_it_pass_is_made_once(
+    place: Guarded, era: str
+) -> None:
+    async def call(client: LineClient, text: str) -> dict[str, Any]:
+        answer = await client.ask("tools/call", name="append", arguments={"text": text})
+        return {"isError": False} | answer["result"]
+
+    async with place.line(era) as client:
+        for text in ("one", "two", "three"):
+            assert (await call(client, text))["isError"]
+        *answered, left = await place.cards()
+        for card in answered:
+            await place.desk.answers.approve_now(card.id, card.digest, "person")
+        await place.desk.gate.release_due()
+        assert sorted(place.done) == ["one", "two"]
+        place.rules(PASS)
+
+        assert not (await call(client, "one"))["isError"]  # the result of what was made
+        assert not (await call(client, "three"))["isError"]
+        assert sorted(place.done) == ["one", "three", "two"]
+        withdrawn = await place.desk.waiting.card(left.id)
+        assert (withdrawn.state, await place.cards()) == ("withdrawn", [])
+        with pytest.raises(Denied):
+            await place.desk.answers.approve_now(left.id, left.digest, "person")
+    async with place.line(era) as client:  # who comes again gets the result as well
+        assert not (await call(client, "two"))["isError"]
+        assert sorted(place.done) == ["one", "three", "two"]
+        assert not (await call(client, "two"))[
+            "isError"
+        ]  # and from then on the rule counts
+        assert sorted(place.done) == ["one", "three", "two", "two"]
 
 
 @requirement("guard:rules")

@@ -12,6 +12,7 @@ from weakref import WeakSet
 from mcp import MCPError
 
 from deskhand.errors import Denied, DeskError, NotFound, SendFailed, ServerDown, printable
+from deskhand.foreign.arguments import write_canonical
 from deskhand.foreign.definitions import (
     Definitions,
     digest_of,
@@ -50,6 +51,8 @@ class Foreign:
         self._opened: dict[str, tuple[Definitions, Definitions, frozenset[str]]] = {}
         """Which tools are what the person has seen, by what is listed and what is pinned."""
         self._read: tuple[FileState | None, dict[str, ServerEntry]] = (None, {})
+        self._asked: dict[tuple[str, str], set[int]] = {}
+        """Of each tool the calls of which the person was asked, as far as this process knows."""
         self._users: dict[str, set[str]] = {}
         """Who asked each server for something since it was started."""
 
@@ -122,6 +125,18 @@ class Foreign:
             forget_running(self._home, server.name)
         return closed
 
+    # Which calls wait, or waited: a rule that lets them pass now must not have them made twice.
+
+    def note_asked(self, name: str, tool: str, text: str) -> None:
+        self._asked.setdefault((name, tool), set()).add(hash(text))
+
+    def forget_asked(self, name: str, tool: str, text: str) -> None:
+        self._asked.get((name, tool), set()).discard(hash(text))
+
+    def was_asked(self, name: str, tool: str, arguments: Mapping[str, Any]) -> bool:
+        asked = self._asked.get((name, tool))
+        return asked is not None and hash(write_canonical(arguments)) in asked
+
     # Who hears what a server says by itself.
 
     def note_user(self, name: str, asker: str) -> None:
@@ -174,10 +189,13 @@ class Foreign:
     def find_passing(
         self, name: str, tool: str, arguments: Mapping[str, Any]
     ) -> ForeignServer | None:
-        """The server, where it is there this moment, and its tool is open, and the rules let this very call pass."""
+        """The server, where it is there this moment, its tool is open, the rules let this very call pass, and nobody
+        was asked about it before."""
         entry = self.entry(name)
         server = self._find(name, entry)
         if server is None or entry.rule_for(tool, arguments).do != "pass":
+            return None
+        if self._asked and self.was_asked(name, tool, arguments):
             return None
         self.demand_pinned(server, tool)
         return server

@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 from deskhand import clock
 from deskhand.askers import describe_asker
 from deskhand.gate.actions import read_action
-from deskhand.gate.requests import OPEN, Folder, Request, State
+from deskhand.gate.requests import LIFETIME, OPEN, Folder, Request, State
 from deskhand.gate.rows import find_where
+from deskhand.gate.toolcall import ToolCall
 from deskhand.store import Transaction, marks
 
 _RANK = "CASE WHEN state = 'approved' AND resting = 'rate' THEN 2 ELSE 1 - urgent END"
@@ -38,6 +39,17 @@ def page(
         f" ORDER BY {_RANK}, created, id LIMIT ?",
         *(*OPEN, *after, *values, limit),
     )
+
+
+def find_calls(tx: Transaction, server: str, now: datetime) -> list[ToolCall]:
+    """The calls of another server's tools, as they were asked for, that wait, or were made and not told yet."""
+    rows = tx.all(
+        f"SELECT proposed FROM requests WHERE state IN ({marks(OPEN)}, 'sent') AND created > ?"
+        " AND (state <> 'sent' OR untold = 1) AND proposed LIKE ?",
+        *(*OPEN, clock.to_ms(now - LIFETIME), f'%"server":"{server}"%'),
+    )
+    found = (read_action(text) for (text,) in rows)
+    return [each for each in found if isinstance(each, ToolCall) and each.server == server]
 
 
 def name_askers(tx: Transaction, names: Iterable[str | None]) -> dict[str, str]:

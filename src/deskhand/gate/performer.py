@@ -173,6 +173,16 @@ class Performer:
         await self._door.follow(expired)
         return expired
 
+    async def withdraw(self, request: Request, note: str) -> bool:
+        """Close what waits and needs no answer any more; whether it was closed, or somebody was faster."""
+        closed = await self._store.write(
+            ledger.change, request, "withdrawn", due=None, note=note
+        )
+        if isinstance(closed, Conflict):
+            return False
+        await self._door.follow(closed)
+        return True
+
     async def refresh_all(self, requests: Sequence[Request]) -> list[Request]:
         """Each of them so; most often nobody touched any of their files."""
         moved = await self._door.find_moved(requests)

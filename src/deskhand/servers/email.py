@@ -30,6 +30,7 @@ from deskhand.gate.actions import Action, Mail, ReplyEmail, SendEmail
 from deskhand.gate.completing import with_signature
 from deskhand.gate.fields import SUBJECT_LIMIT
 from deskhand.gate.requests import Request
+from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import MailSummary, SavedDraft, Sent, mime
 from deskhand.mail.addresses import first_person, people
 from deskhand.servers.callers import client
@@ -320,6 +321,11 @@ def describe_ended(request: Request) -> CallToolResult:
         case "unknown":
             raise OutcomeUnknown(
                 f"outcome unknown; {request.action.unknown}", reason="unknown"
+            )
+        case "withdrawn" if isinstance(request.action, ToolCall):
+            raise Denied(
+                "the person's rules let the same call pass meanwhile, and it was made so",
+                reason="withdrawn",
             )
         case "withdrawn":
             raise Denied(

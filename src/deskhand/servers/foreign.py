@@ -56,9 +56,10 @@ from deskhand.gate import (
     SendingOff,
     results,
 )
+from deskhand.gate.lists import find_calls
 from deskhand.gate.outcomes import refuse_off
 from deskhand.gate.question import Question
-from deskhand.gate.requests import Request
+from deskhand.gate.requests import OPEN, Request
 from deskhand.gate.toolcall import ToolCall, demand_fitting
 from deskhand.servers import callers
 from deskhand.servers.asking import asking_tools, describe_answer
@@ -128,7 +129,14 @@ class ForeignDoor(DeskServer):
         with suppress(DeskError, TimeoutError):
             async with asyncio.timeout(SOON):
                 await self._desk.foreign.open(self._server)
+        await self._remember_asked()
         await super()._serve(incoming, outgoing)
+
+    async def _remember_asked(self) -> None:
+        """Another process, or this desk before it was started anew, may have asked."""
+        desk = self._desk
+        for each in await desk.store.read(find_calls, self._server, desk.now()):
+            desk.foreign.note_asked(each.server, each.tool, each.arguments)
 
     def _find_abilities(self) -> ServerCapabilities | None:
         with suppress(DeskError):
@@ -413,32 +421,43 @@ async def call(
     server = await desk.foreign.open(name)
     definition = desk.foreign.demand_pinned(server, tool)
     rule = desk.foreign.rule_for(name, tool, arguments)
-    match rule.do:
-        case "deny":
-            refusal = Denied(
-                f"the person's rules deny {printable(tool, 60)}", reason="denied"
-            )
-            who, what, target, facts = describe_call(name, tool, arguments, text)
-            await desk.record(who, what, target, facts, refusal, 0)
-            raise refusal
-        case "pass":
-            return await _pass(desk, server, tool, arguments, text, report)
-        case "ask":
-            shape = definition.get("inputSchema", {})
-            demand_fitting(shape, arguments)
-            asked = ToolCall(
-                server=name,
-                tool=tool,
-                arguments=text,
-                definition=digest_of(definition),
-                asker=callers.asker(),
-                template=rule.title,
-                shape=shape,
-                hints=definition.get("annotations", {}),
-            )
-            return _result_of(
-                await desk.gate.propose(asked, ACTOR, client=callers.client()), asked
-            )
+    if rule.do == "deny":
+        refusal = Denied(f"the person's rules deny {printable(tool, 60)}", reason="denied")
+        who, what, target, facts = describe_call(name, tool, arguments, text)
+        await desk.record(who, what, target, facts, refusal, 0)
+        raise refusal
+    shape = definition.get("inputSchema", {})
+    asked = ToolCall(
+        server=name,
+        tool=tool,
+        arguments=text,
+        definition=digest_of(definition),
+        asker=callers.asker(),
+        template=rule.title,
+        shape=shape,
+        hints=definition.get("annotations", {}),
+    )
+    if rule.do == "pass" and not await _was_asked(desk, asked):
+        return await _pass(desk, server, tool, arguments, text, report)
+    demand_fitting(shape, arguments)
+    desk.foreign.note_asked(name, tool, text)
+    return _result_of(await desk.gate.propose(asked, ACTOR, client=callers.client()), asked)
+
+
+async def _was_asked(desk: Desk, asked: ToolCall) -> bool:
+    """Whether this very call was said yes to, or made and not told yet: it is made once, although a rule lets it pass
+    now. One that only waits needs no answer any more."""
+    found = await desk.gate.find_asked(asked)
+    if found is not None and found.state == "waiting":
+        note = "Your rules let it pass now: it was made without this card."
+        if not await desk.gate.withdraw(found, note):
+            return True
+    elif found is not None and (
+        found.state in OPEN or (found.untold and not found.is_late(desk.now()))
+    ):
+        return True
+    desk.foreign.forget_asked(asked.server, asked.tool, asked.arguments)
+    return False
 
 
 async def _pass(
