@@ -575,11 +575,13 @@ async def test_a_yes_is_worth_nothing_when_the_tool_is_no_longer_what_was_asked(
                 "inputSchema": {"type": "object"},
             }
         )
-        await place.approve()
+        card = await place.approve()
         await place.desk.gate.release_due()
         result = refusal(await client.call_tool("append", {"text": "one"}))
 
     assert result["details"]["reason"] == "changed_definition"
+    note = (await place.desk.gate.find(card.id)).note or ""
+    assert note.startswith("You approved it, but it has not been done: the definition")
     assert place.done == []
 
 

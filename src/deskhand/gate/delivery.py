@@ -296,7 +296,7 @@ class Delivery:
 
     def _put_back(self, tx: Transaction, request: Request, error: DeskError) -> None:
         now = self._now()
-        note = f"You approved it, but it is not known to have left: {error.message}."
+        note = f"You approved it, but it has not been done: {error.message}."
         due = now + later.backoff(request.attempts)
         said = f"{error.code}: {error.message}"
         back = ledger.put_back(tx, request, due, error=said, note=note)
