@@ -98,6 +98,8 @@ async def test_of_choices_one_is_chosen(place: Permitted) -> None:
         ] == "tea"
         for wrong in (
             {"choices": ["a", "a "]},
+            {"choices": ["caf\u00e9", "cafe\u0301"]},
+            {"question": " \n"},
             {"choices": ["a", " "]},
             {"choices": ["a\nb"]},
             {"choices": list("abcdefg")},

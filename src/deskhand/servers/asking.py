@@ -1,6 +1,7 @@
 """`ask_person`: an assistant's question on the same page as everything else that waits."""
 
 from typing import Annotated
+from unicodedata import normalize
 
 from pydantic import BaseModel, Field
 
@@ -42,7 +43,13 @@ def asking_tools(desk: Desk) -> list[DeskTool]:
     ) -> ToolResult[PersonAnswer]:
         """Put a question before the person, who answers later: ask get_action, or call again with the same words."""
         given = tuple(each.strip() for each in choices or ())
-        if len({*given, ""}) <= len(given):
+        if not question.strip():
+            raise InvalidInput(
+                "there is no question", fields=[FieldProblem("question", "is empty", "")]
+            )
+        # In the one spelling of Unicode or the other they look the same.
+        seen = {normalize("NFC", each) for each in given}
+        if len({*seen, ""}) <= len(given):
             raise InvalidInput(
                 "two choices are the same, or one is empty",
                 fields=[FieldProblem("choices", "names one twice, or nothing", "")],
