@@ -464,6 +464,22 @@ async def test_a_call_that_waited_when_a_rule_let_it_pass_is_made_once(
         assert sorted(place.done) == ["one", "three", "two", "two"]
 
 
+@requirement("guard:waits")
+async def test_what_was_said_yes_to_in_this_very_moment_is_not_withdrawn(
+    place: Guarded,
+) -> None:
+    async with place.client() as client:
+        refusal(await client.call_tool("append", {"text": "one"}))
+        (card,) = await place.cards()
+        seen = await place.desk.gate.find(card.id)
+        await place.approve()
+        assert not await place.desk.gate.withdraw(seen, "Your rules let it pass now.")
+        await place.desk.gate.release_due()
+        place.rules(PASS)
+        assert said(await client.call_tool("append", {"text": "one"})) == "added"
+    assert place.done == ["one"]
+
+
 @requirement("guard:rules")
 async def test_no_pattern_of_a_rule_or_a_schema_hangs_the_desk(place: Guarded) -> None:
     place.rules('tool = "echo"\nwhen = { text = { matches = "(a+)+b" } }\ndo = "pass"')
