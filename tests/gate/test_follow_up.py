@@ -1,5 +1,6 @@
 """Tell me if nobody answers: set by whoever writes the mail or by the person, and told once."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -319,7 +320,9 @@ async def test_the_page_and_the_command_set_list_and_cancel(
             f"/approvals/{sent.id}/follow-up", {"when": "3d", "digest": sent.digest}
         )
         assert done.status_code == 303
-        assert HELLO["subject"] in (await person.reads("/follow-ups")).text
+        shown = (await person.reads("/follow-ups")).text
+        assert HELLO["subject"] in shown
+        assert re.search(r"you are told <time datetime=\S+ title=\S+>\w", shown)
         assert "You are told" in (await person.reads(f"/approvals/{sent.id}")).text
         listed = home.command("follow-up", "list", "--json")
         assert sent.id in listed.stdout, listed.stderr

@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
+from email.message import EmailMessage
 from email.utils import format_datetime
 from html import unescape
 from html.parser import HTMLParser
@@ -528,12 +529,36 @@ async def test_mails_are_changed_by_list_and_by_query_and_changed_back(
         ).status_code == 422
 
 
+@requirement("page:as-sent")
+@requirement("page:thread")
+async def test_a_mail_with_text_html_and_a_file_shows_all_three(world: World) -> None:
+    mail = EmailMessage()
+    mail["From"] = "Ann <ann@example.org>"
+    mail["Subject"] = "Three"
+    mail.set_content("Here is the plan of the garden.\n")
+    mail.add_alternative("<p>Here is the <b>plan</b> of the garden.</p>", subtype="html")
+    mail.add_attachment(b"beds", maintype="image", subtype="png", filename="beds.png")
+    assert isinstance(world.desk.mailbox, LocalMailbox)
+    await world.desk.mailbox.receive([Incoming(mail.as_bytes(), seen=True)])
+    (found,) = await world.desk.mailbox.search("subject:three", 5)
+
+    opened = await world.person.reads(f"/mail/{found.id}")
+    thread = await world.person.reads(f"/thread/{found.thread_id}")
+
+    assert "It came as plain text and as HTML." in opened.text
+    assert f'href="/mail/{found.id}?as=sent"' in opened.text
+    assert f'href="/mail-file/{found.id}?name=beds.png"' in thread.text
+    assert "1 file<" in thread.text
+
+
 @requirement("page:thread")
 async def test_a_thread_is_read_as_one(world: World) -> None:
     thread = (await world.desk.mailbox.get(world.mails["Garden"])).summary.thread_id
     opened = await world.person.reads(f"/thread/{thread}")
     assert opened.text.count("thread-mail") == 2
     assert "In spring." in opened.text
+    assert "<h1><bdi>Garden</bdi></h1>" in opened.text
+    assert '<a href="/mail" aria-current="page">' in opened.text
     assert (await world.person.reads("/thread/none")).status_code == 404
 
 

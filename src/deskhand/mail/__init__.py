@@ -71,6 +71,8 @@ class MailContent:
     """The address that a mailing list takes mails at."""
     followup_to: str = ""
     """Whom an answer to all should go to, as its sender wishes (Mail-Followup-To)."""
+    has_html: bool = False
+    """It can be looked at as its sender meant it, whatever `body` was taken from."""
 
     @property
     def file_names(self) -> list[str]:

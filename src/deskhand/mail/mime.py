@@ -164,6 +164,7 @@ class _Notes:
         self.attached: list[_Part] = []
         self.warnings: list[str] = []
         self.calm: list[str] = []
+        self.has_html = False
 
     def attach(self, part: _Part) -> None:
         charset = part.parameters.get("charset", "")[:100]
@@ -274,6 +275,7 @@ def parse(raw: bytes) -> Parsed:
         list_id=_list_id(headers.text(top.first(b"list-id"))),
         list_post=_list_post(headers.text(top.first(b"list-post"))),
         followup_to=_names(people(top.join(b"mail-followup-to", b", "))),
+        has_html=notes.has_html,
     )
 
 
@@ -404,6 +406,7 @@ def _text_of(part: _Part, notes: _Notes, depth: int) -> _Text:
         notes.attach(part)  # a text that is shown inside of the mail is a file all the same
     text = _unix_lines(decode(_content(part), part.parameters.get("charset")))
     if part.kind == "text/html":
+        notes.has_html = True
         return _read_html(text, notes)
     text = _without_controls(text)
     if part.parameters.get("format", "").lower() == "flowed":

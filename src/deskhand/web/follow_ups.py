@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from markupsafe import Markup
 from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -16,7 +17,7 @@ from deskhand.web.entry import effect, page
 from deskhand.web.proving import demand_person
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, text_in
-from deskhand.web.times import local_time
+from deskhand.web.times import shown_time
 
 DONE = {
     "cancelled": "You are not told of it.",
@@ -56,7 +57,7 @@ async def _show(request: Request) -> Response:
     desk = desk_of(request)
     found = await desk.store.read(follow_ups.list_awaited)
     shown = [
-        (each.request, local_time(desk, each.due), _describe_left(desk, each))
+        (each.request, shown_time(desk, each.due), _describe_left(desk, each))
         for each in found
     ]
     title = "Answers that you wait for"
@@ -70,10 +71,10 @@ async def _show(request: Request) -> Response:
     )
 
 
-def _describe_left(desk: Desk, awaited: follow_ups.AwaitedAnswer) -> str:
+def _describe_left(desk: Desk, awaited: follow_ups.AwaitedAnswer) -> Markup:
     if awaited.request.state == "sent":
-        return f"sent {local_time(desk, awaited.request.left)}"
-    return "not sent yet"
+        return Markup("sent {}").format(shown_time(desk, awaited.request.left))
+    return Markup("not sent yet")
 
 
 async def _set(request: Request, form: FormData) -> Response:

@@ -198,7 +198,7 @@ async def _thread(request: Request) -> Response:
     return await render(
         request,
         "thread.html",
-        title=listed[-1].subject or "(no subject)",
+        title=listed[0].subject or "(no subject)",
         here="/mail",
         earlier=[(mail, shown_time(desk, mail.date)) for mail in listed[:-MOST_READ]],
         mails=[(mail, shown_time(desk, mail.summary.date)) for mail in read],
