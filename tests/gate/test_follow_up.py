@@ -323,6 +323,7 @@ async def test_the_page_and_the_command_set_list_and_cancel(
         shown = (await person.reads("/follow-ups")).text
         assert HELLO["subject"] in shown
         assert re.search(r"you are told <time datetime=\S+ title=\S+>\w", shown)
+        assert re.search(r"sent <time [^>]*>(today|yesterday), \d\d:\d\d</time>", shown)
         assert "You are told" in (await person.reads(f"/approvals/{sent.id}")).text
         listed = home.command("follow-up", "list", "--json")
         assert sent.id in listed.stdout, listed.stderr

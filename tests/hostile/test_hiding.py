@@ -35,7 +35,7 @@ def test_an_ordinary_newsletter_has_one_warning_which_is_about_its_preheader() -
 
     assert mail.body.splitlines()[0] == "Hello Ann"
     assert "Read it <https://news.example/read?id=1>" in mail.body
-    assert mail.warnings == ("hidden text removed: 1 parts, 27 characters",)
+    assert mail.warnings == ("hidden text removed: 1 part, 27 characters",)
 
 
 @requirement("hostile:hidden")

@@ -644,6 +644,8 @@ async def test_a_change_of_mails_is_answered_on_the_page_and_edited_by_nobody(
 
     page = (await person.reads(f"/approvals/{card.id}")).text
     assert "trash: 1 mail, 1 unread" in page
+    assert "<dt>Mailbox</dt>" in page
+    assert "<dt>To</dt>" not in page
     assert "&lt;b&gt;Offer&lt;/b&gt;" in page
     assert "Edit and approve" not in page
     edit = {

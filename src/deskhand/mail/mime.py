@@ -511,7 +511,8 @@ def _read_html(source: str, notes: _Notes) -> _Text:
         )
     seen = html.visible(source[:LONGEST_HTML])
     if seen.hidden_parts:
-        removed = f"hidden text removed: {seen.hidden_parts:,} parts, {seen.hidden_characters:,} characters"
+        parts = "part" if seen.hidden_parts == 1 else "parts"
+        removed = f"hidden text removed: {seen.hidden_parts:,} {parts}, {seen.hidden_characters:,} characters"
         notes.warn(removed, calm=seen.has_ordinary_preheader)
     for where, characters in seen.elsewhere:
         notes.warn(f"{where} {characters:,} characters more are hidden", calm=True)

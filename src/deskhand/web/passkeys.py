@@ -73,6 +73,7 @@ async def _list(request: Request, *, status: int = 200, **more: Any) -> Response
         "codes": (),
         "failure": None,
         "link": None,
+        "here": "/checkup",
     }
     return await render(
         request, "passkeys.html", title="Passkeys", status=status, **known | more

@@ -72,6 +72,7 @@ async def _show(request: Request, problem: DeskError | None = None) -> Response:
         request,
         "permissions.html",
         title="Permissions",
+        here="/checkup",
         standing=[
             (
                 each,

@@ -71,6 +71,7 @@ async def _show(request: Request, *, status: int = 200, **more: Any) -> Response
         "done": done_in(request, DONE),
         "problem": None,
         "pairing": None,
+        "here": "/checkup",
     }
     return await render(request, "phone.html", title="Phone", status=status, **known | more)
 

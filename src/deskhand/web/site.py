@@ -145,7 +145,7 @@ async def _show_wrong_address(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, HTTPException)  # noqa: S101 - registered for these alone
     why = failure.detail
     if failure.status_code == HTTPStatus.NOT_FOUND:
-        why = "there is no page at this address"
+        why = "There is no page at this address."
     return await render(
         request,
         "failure.html",

@@ -21,6 +21,18 @@ _NAMES = {
 }
 
 
+def coded(text: str) -> Markup:
+    """The text with what stands between backticks as code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return escape(text)
+    shown = [
+        Markup("<code>{}</code>").format(part) if number % 2 else escape(part)
+        for number, part in enumerate(parts)
+    ]
+    return Markup("").join(shown)
+
+
 def visible(text: str) -> Markup:
     """`text`, escaped, with a labelled mark in the place of everything that a person would not see."""
     text = text.replace("\r\n", "\n")
