@@ -572,7 +572,7 @@ async def test_a_query_that_is_not_understood_is_explained_and_kept(world: World
     assert 'value="larger:5M"' in answer.text
     assert "larger" in re.search(r'role="alert".*?</div>', answer.text, re.DOTALL)[0]
     assert missing.status_code == 404
-    assert (nowhere.status_code, "there is no page at this address" in nowhere.text) == (
+    assert (nowhere.status_code, "There is no page at this address." in nowhere.text) == (
         404,
         True,
     )

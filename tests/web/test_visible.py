@@ -9,7 +9,7 @@ from markupsafe import escape
 
 from deskhand import unseen
 from deskhand.web.linked import linked
-from deskhand.web.visible import MOST_MARKS, lines, visible
+from deskhand.web.visible import MOST_MARKS, coded, lines, sentence, visible
 from tests.requirements import requirement
 
 
@@ -149,3 +149,25 @@ def test_links_add_nothing_to_the_text_but_themselves(text: str) -> None:
     bare = re.sub(r' <span class="soft small">.*?</span>|<a [^>]*>|</a>', "", linked(text))
 
     assert bare == escape(text)
+
+
+@requirement("page:health")
+def test_what_stands_between_backticks_is_code_and_nothing_else_is() -> None:
+    assert coded("run `a <b>`, then `c`") == (
+        "run <code>a &lt;b&gt;</code>, then <code>c</code>"
+    )
+    assert coded("one ` <i>") == "one ` &lt;i&gt;"
+
+
+@requirement("page:absent")
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("there is no such note", "There is no such note."),
+        ("Is it there?", "Is it there?"),
+        ("rules.toml has errors", "rules.toml has errors."),
+        ("", ""),
+    ],
+)
+def test_what_went_wrong_is_told_in_sentences(text: str, shown: str) -> None:
+    assert sentence(text) == shown

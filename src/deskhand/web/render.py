@@ -24,7 +24,7 @@ from deskhand.unseen import spell_out_line
 from deskhand.web.last import Undoable, describe_last
 from deskhand.web.linked import linked
 from deskhand.web.signing import describe_signing
-from deskhand.web.visible import coded, visible
+from deskhand.web.visible import coded, sentence, visible
 
 HERE = Path(__file__).parent
 PLACES = (
@@ -66,6 +66,7 @@ def templates() -> Environment:
     made.filters["linked"] = linked
     made.filters["spelled"] = spell_out_line
     made.filters["coded"] = coded
+    made.filters["sentence"] = sentence
     return made
 
 
