@@ -9,6 +9,7 @@ from markupsafe import escape
 
 from deskhand import unseen
 from deskhand.web.linked import linked
+from deskhand.web.render import HERE
 from deskhand.web.visible import MOST_MARKS, coded, lines, sentence, visible
 from tests.requirements import requirement
 
@@ -171,3 +172,13 @@ def test_what_stands_between_backticks_is_code_and_nothing_else_is() -> None:
 )
 def test_what_went_wrong_is_told_in_sentences(text: str, shown: str) -> None:
     assert sentence(text) == shown
+
+
+@requirement("page:hostile")
+def test_no_marks_of_the_page_stand_in_an_attribute() -> None:
+    """A mark is an element: in an attribute its quotes would end that."""
+    marked = re.compile(r'="[^"<>]*\{\{[^}]*\|\s*(?:visible|linked)')
+    templates = [*(HERE / "templates").glob("*.html")]
+
+    assert templates
+    assert [path.name for path in templates if marked.search(path.read_text())] == []
