@@ -20,11 +20,13 @@ from deskhand.gate.risk import assess_change
 from deskhand.mail import Mailbox
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.servers.desk import desk_server
+from deskhand.web.site import site as web_site
 from tests.gate.site import HELLO, Clock, Interrupted
 from tests.home import Home
 from tests.mail.letters import letter
 from tests.requirements import requirement
 from tests.test_desk_server import fill, ok, refused
+from tests.web.person import served, signed_in
 
 pytestmark = pytest.mark.anyio
 
@@ -280,6 +282,20 @@ async def test_what_may_be_done_twice_is_never_unknown(
     assert (isinstance(broken, Failed), after) == (True, "approved")
     assert isinstance(done, Released)
     assert isinstance(done.action, MailChange)
+
+
+@requirement("mail:bulk-waits")
+async def test_the_card_of_a_change_names_the_mailbox_and_no_recipient(
+    client: Client, desk: Desk
+) -> None:
+    ids = await fill(desk, 1, seen=False)
+    await refused(client, "update_emails", do="trash", ids=ids)
+    ((card,), _) = await desk.waiting.cards()
+    async with served(web_site(desk)) as address, signed_in(desk, address) as person:
+        shown = (await person.reads(f"/approvals/{card.id}")).text
+
+    assert "<dt>Mailbox</dt>" in shown
+    assert "<dt>To</dt>" not in shown
 
 
 @requirement("mail:bulk-waits")

@@ -551,6 +551,21 @@ async def test_a_mail_with_text_html_and_a_file_shows_all_three(world: World) ->
     assert "1 file<" in thread.text
 
 
+@requirement("page:as-sent")
+async def test_a_mail_that_is_a_picture_alone_is_not_said_to_have_plain_text(
+    world: World,
+) -> None:
+    raw = b"Subject: Poster\r\nContent-Type: text/html\r\n\r\n<img src=cid:1>"
+    assert isinstance(world.desk.mailbox, LocalMailbox)
+    await world.desk.mailbox.receive([Incoming(raw, seen=True)])
+    (found,) = await world.desk.mailbox.search("subject:poster", 5)
+    opened = (await world.person.reads(f"/mail/{found.id}")).text
+
+    assert "This mail has no text to show." in opened
+    assert "It came as plain text" not in opened
+    assert f'href="/mail/{found.id}?as=sent"' in opened
+
+
 @requirement("page:thread")
 async def test_a_thread_is_read_as_one(world: World) -> None:
     thread = (await world.desk.mailbox.get(world.mails["Garden"])).summary.thread_id
