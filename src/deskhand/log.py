@@ -20,18 +20,21 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
     "color_message",
 }
 
-# An address begins where a word does; behind one, where its domain ended.
+# An address begins where a word does; behind one, where its domain ended. A comment may stand before its sign, which
+# has two wider forms, and a number in brackets behind it.
+_SIGN = "@\uff20\ufe6b"
 _ADDRESS = re.compile(
-    r"(?<![^\s<>()\[\],;:\"'=@])([^\s<>()\[\],;:\"@])[^\s<>()\[\],;:\"@]*@([^\s<>()\[\],;:\"'=@]+)"
+    rf"(?<![^\s<>()\[\],;:\"'={_SIGN}])([^\s<>()\[\],;:\"{_SIGN}])[^\s<>()\[\],;:\"{_SIGN}]*(?:\([^()]{{0,100}}\))?"
+    rf"([{_SIGN}](?:\[[^\s\[\]]+\]|[^\s<>()\[\],;:\"'={_SIGN}]*))"
 )
-_QUOTED = re.compile(r'"[^"]*"@')
+_QUOTED = re.compile(rf'"[^"]*"([{_SIGN}])')
 
 
 def mask_addresses(text: str) -> str:
     """The text with every address in it as `j***@example.com`."""
-    if "@" not in text:
+    if not any(sign in text for sign in _SIGN):
         return text
-    return _QUOTED.sub('"***"@', _ADDRESS.sub(r"\1***@\2", text))
+    return _QUOTED.sub(r'"***"\1', _ADDRESS.sub(r"\1***\2", text))
 
 
 class JsonLines(logging.Formatter):

@@ -48,11 +48,17 @@ SECRET = "the-words-of-the-body"
     local=st.one_of(PLAIN, STRANGE),
     form=FORMS,
     tool=st.sampled_from(["send_email", "draft_email"]),
+    domain=st.sampled_from(["example.org", "[10.0.0.1]", "[IPv6:::1]"]),
 )
 async def test_no_log_holds_a_body_or_a_whole_address(
-    site: Site, caplog: pytest.LogCaptureFixture, local: str, form: str, tool: str
+    site: Site,
+    caplog: pytest.LogCaptureFixture,
+    local: str,
+    form: str,
+    tool: str,
+    domain: str,
 ) -> None:
-    address = f"{local}@example.org"
+    address = f"{local}@{domain}"
     caplog.set_level(logging.DEBUG, "deskhand")
     letter = {
         "to": form.replace("{}", address),
@@ -160,6 +166,10 @@ async def test_what_the_desk_sends_later_is_logged_as_the_tool_of_the_door_that_
         "mail:gmail:ann@example.org:17",
         "to='ann@example.org' or ann@example.org",
         '"ann b"@x.org',
+        "no such address: ann@[10.0.0.1] or ann@[IPv6:::1]",
+        "ann(at work)@example.org",
+        "ann\uff20example.org",
+        "ann@",
     ],
 )
 def test_no_line_of_the_desks_own_log_holds_a_whole_address(text: str) -> None:

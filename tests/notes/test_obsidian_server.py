@@ -167,9 +167,8 @@ async def test_long_lists_and_searches_come_in_pages(notes: Client, home: Home) 
         assert "next_cursor" not in third
         paths = [note["path"] for page in (first, second, third) for note in page["notes"]]
         assert sorted(paths) == [f"note-{number:02}.md" for number in range(25)]
-    assert (await refused(notes, "search_notes", query="word", cursor="nonsense"))[
-        "error"
-    ] == "parse_error"
+    for asked in ({"query": "word", "cursor": "nonsense"}, {"query": ""}):
+        assert (await refused(notes, "search_notes", **asked))["error"] == "parse_error"
 
 
 async def test_filters_compare_as_text_without_case_and_look_into_lists(

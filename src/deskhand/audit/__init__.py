@@ -159,7 +159,7 @@ def masked(address: str) -> str:
         return f"{mask_addresses(before)}<{masked(inner[:-1])}>"
     local, at, domain = address.rpartition("@")
     if not at:
-        return address
+        return mask_addresses(address)
     several = [each for each in re.split(r"[\s,;]+", address) if "@" in each]
     if len(several) > 1 and '"' not in address:
         # The first letter of one and the domain of another would be an address that nobody wrote.
