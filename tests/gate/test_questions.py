@@ -115,8 +115,9 @@ async def test_a_yes_is_none_of_the_choices(place: Permitted) -> None:
     async with Client(desk_server(place.desk), mode="2026-07-28") as client:
         await ask(client, "Tea or coffee?", choices=["tea", "coffee"])
         (card,) = await place.waiting()
-        with pytest.raises(InvalidInput, match="choose one of"):
+        with pytest.raises(InvalidInput, match="choose one of") as refused:
             await place.desk.answers.approve(card.id, card.digest, "person", RIGHT)
+        assert "`deskhand respond ID CHOICE`" in str(refused.value.hint)
 
 
 @requirement("ask:answered")
@@ -147,6 +148,37 @@ async def test_a_file_among_the_approved_is_no_choice_and_can_still_be_answered(
         assert (await ask(client, "Tea or coffee?", choices=["tea", "coffee"]))[
             "answer"
         ] == "tea"
+
+
+@requirement("ask:answered")
+async def test_a_moved_file_is_no_choice_and_the_page_still_asks(home: Home) -> None:
+    async with (
+        opened(home, DESKHAND_PROOF="vault") as place,
+        Client(desk_server(place.desk), mode="2026-07-28") as client,
+    ):
+        await ask(client, "Tea or coffee?", choices=["tea", "coffee"])
+        (card,) = await place.waiting()
+        (asked,) = (home.vault / "Pending_Approval").glob("*.md")
+        text = asked.read_text()
+        assert "\n# Tea or coffee?\n" in text
+        assert f"`deskhand respond {card.id} CHOICE`" in text
+        assert "to say yes" not in text
+        asked.rename(home.vault / "Approved" / asked.name)
+        await place.settle()
+        async with (
+            served(web_site(place.desk)) as address,
+            signed_in(place.desk, address) as person,
+        ):
+            shown = (await person.reads(f"/approvals/{card.id}")).text
+            assert "A yes is none of the choices" in shown
+            assert '<button name="words" value="coffee">' in shown
+            await person.sends(
+                f"/approvals/{card.id}/respond",
+                {"digest": card.digest, "words": "coffee"},
+                at=f"/approvals/{card.id}",
+            )
+        told = await ask(client, "Tea or coffee?", choices=["tea", "coffee"])
+        assert told["answer"] == "coffee"
 
 
 @requirement("ask:answered")

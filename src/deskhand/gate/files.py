@@ -18,6 +18,7 @@ from deskhand.gate.actions import Action, SendEmail, addresses_of
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.handwritten import is_sealed
 from deskhand.gate.links import read_html
+from deskhand.gate.question import Question
 from deskhand.gate.requests import Request
 from deskhand.gate.risk import assess_text
 from deskhand.mail.addresses import recipients
@@ -35,6 +36,10 @@ _YES = ("pending_approval", "approved")
 _MESSAGE = re.compile(r"^## Message\n\n(`{3,})text\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 _SEAL_LINE = re.compile(r'\nseal: "[0-9a-f]{64}"\n')
 _HOW = "Move this file to Approved/ to say yes, to Rejected/ to say no; nothing has to be edited."
+_CHOOSE = (
+    "Choose on the desk's page, or with `deskhand respond {} CHOICE`. Move this file to Rejected/ to say that it is"
+    " none of them; in Approved/ it chooses nothing."
+)
 _WISH = "Answer it on the desk's page. A file that is moved or edited is only a wish here."
 
 
@@ -44,7 +49,7 @@ _WISH = "Answer it on the desk's page. A file that is moved or edited is only a 
 def render_request(request: Request, key: bytes, *, wish: bool = False) -> str:
     """The text of a request's file: always the same for the same revision. As a `wish` moving it is no answer."""
     properties = _properties(request)
-    page = _page(request, _WISH if wish else _HOW)
+    page = _page(request, _WISH if wish else _tell_how(request))
     return frontmatter.render(properties | {"seal": _seal(properties, page, key)}, page)
 
 
@@ -132,10 +137,18 @@ def _heading(action: Action) -> dict[str, str]:
     return {"to": action.to, **copies, "subject": action.subject}
 
 
+def _tell_how(request: Request) -> str:
+    """How to answer by the file; a yes is none of the choices of a question."""
+    action = request.action
+    if isinstance(action, Question) and action.choices:
+        return _CHOOSE.format(request.id)
+    return _HOW
+
+
 def _page(request: Request, how: str) -> str:
     action = request.action
     parts = [
-        f"# {escape(action.question)}?",
+        f"# {escape(action.question.removesuffix('?'))}?",
         f"{escape(action.about)}\n{how}",
         f"## Message\n\n{fenced(action.body)}",
         "## Risk assessment\n\n"

@@ -67,6 +67,8 @@ class Question(NoMail):
 
     @property
     def about(self) -> str:
+        if self.choices:
+            return "Whoever asked is told which one you choose."
         return "Whoever asked is told: Approved/ means yes, Rejected/ no; other words by the page or the terminal."
 
     def edit(self, changes: Mapping[str, str]) -> "Question":
@@ -79,4 +81,7 @@ class Question(NoMail):
     def demand_answer(self, words: str) -> None:
         """Refuse what is none of the choices."""
         if self.choices and words not in self.choices:
-            raise InvalidInput(f"choose one of: {', '.join(self.choices)}")
+            raise InvalidInput(
+                f"choose one of: {', '.join(self.choices)}",
+                hint="the page has a button for each; `deskhand respond ID CHOICE` does the same",
+            )
