@@ -795,6 +795,13 @@ def test_a_note_is_appended_to_from_the_command_line(home: Home) -> None:
     assert (home.vault / "a.md").read_bytes() == b"# Log\r\n- one\r\n- two\r\n\r\n# End"
     assert (piped.returncode, (home.vault / "new/b.md").read_text()) == (0, "from a pipe\n")
     assert wrong.returncode == 5
+    for missing in (("c.md", "x"), ("a.md", "x", "--heading", "Nowhere")):
+        refused = home.command("notes", "append", *missing)
+        assert refused.returncode == 4
+        assert refused.stderr.endswith(
+            "\n  --create makes it; `deskhand notes list` shows the notes there are\n"
+        )
+    assert home.command("notes", "search", "nowhere").stderr == "no note matches\n"
     recorded = [
         json.loads(line) for line in home.command("log", "--json").stdout.splitlines()
     ]

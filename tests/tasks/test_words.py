@@ -494,3 +494,18 @@ def test_the_list_is_kept_at_the_command_line(home: Home) -> None:
     assert done.startswith("done: Call sawmill")
     assert nothing == "No task here.\n"
     assert [each["title"] for each in again["tasks"]] == ["Call sawmill"]
+
+
+@requirement("tasks:cli")
+def test_what_repeats_says_when_it_comes_again(home: Home) -> None:
+    own = {"DESKHAND_USER": "ann", "DESKHAND_TIMEZONE": "Europe/Berlin"}
+    home.command("tasks", "add", "Water roses 2030-11-22 every week", **own)
+    done = home.command("tasks", "done", "1", **own).stdout
+    missing = home.command("tasks", "done", "99", **own)
+
+    assert done == (
+        "done: Water roses; it comes again as 2, Fri 29 Nov 2030; `deskhand tasks undo` takes it back\n"
+    )
+    assert missing.returncode == 4
+    assert "`deskhand tasks list`" in missing.stderr
+    assert "list_tasks" not in missing.stderr

@@ -16,6 +16,7 @@ from deskhand.cli.command import (
     show_progress,
     tell,
 )
+from deskhand.errors import NotFound
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
@@ -105,9 +106,7 @@ def _append(options: argparse.Namespace) -> None:
     async def append(desk: "Desk") -> "EditedNote":
         await desk.settle_record()
         with _viewing(desk, options):
-            added = desk.vaults.append(
-                options.path, text, options.heading, create=options.create
-            )
+            added = _append_to(desk, options, text)
         await desk.record(
             "person", "append_note", added.path, {"path": added.path}, None, 0
         )
@@ -121,6 +120,20 @@ def _append(options: argparse.Namespace) -> None:
     )
 
 
+def _append_to(desk: "Desk", options: argparse.Namespace, text: str) -> "EditedNote":
+    try:
+        return desk.vaults.append(
+            options.path, text, options.heading, create=options.create
+        )
+    except NotFound as error:
+        # Its hint names an assistant's tool.
+        if error.hint and not options.create:
+            error.hint = (
+                "--create makes it; `deskhand notes list` shows the notes there are"
+            )
+        raise
+
+
 def _show(found: "NoteList", options: argparse.Namespace) -> None:
     if options.json:
         print(found.model_dump_json())
@@ -129,6 +142,8 @@ def _show(found: "NoteList", options: argparse.Namespace) -> None:
         print(one_line(note.path))
         if note.snippet is not None:
             print(one_line(f"    {note.snippet}"))
+    if not found.notes:
+        print("no note matches", file=sys.stderr)
     for name, why in (found.missing or {}).items():
         print(f"the vault {name} is missing here: {why}", file=sys.stderr)
     if found.next_cursor:

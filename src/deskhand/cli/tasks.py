@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli.command import at_desk, command, flag, group, one_line, opened_desk, tell
-from deskhand.errors import BadConfig, InvalidInput
+from deskhand.errors import BadConfig, InvalidInput, NotFound
 from deskhand.files import write_atomically
 
 if TYPE_CHECKING:
@@ -157,15 +157,32 @@ def _add(options: argparse.Namespace) -> None:
 
 
 def _complete(options: argparse.Namespace) -> None:
-    change = partial(
-        _call, method="PATCH", path=f"/tasks/{options.id}", body={"completed": True}
-    )
-    done = at_desk(change, env_file=True)
-    tell(
-        options,
-        done,
-        f"done: {one_line(str(done['title']))}; `deskhand tasks undo` takes it back",
-    )
+    async def complete(desk: "Desk") -> tuple[Any, str]:
+        done = await _call(desk, "PATCH", f"/tasks/{options.id}", {"completed": True})
+        again = await _tell_following(desk, done.get("next_id"))
+        title = one_line(str(done["title"]))
+        return done, f"done: {title}; {again}`deskhand tasks undo` takes it back"
+
+    try:
+        tell(options, *at_desk(complete, env_file=True))
+    except NotFound as error:
+        # The service speaks to assistants, which have a tool for it.
+        error.hint = "`deskhand tasks list` shows the tasks there are"
+        raise
+
+
+async def _tell_following(desk: "Desk", number: int | None) -> str:
+    """When a task that repeats comes again, and under which number."""
+    from deskhand.tasks import due
+    from deskhand.tasks.models import Task
+
+    if number is None:
+        return ""
+    task = Task.model_validate(await _call(desk, "GET", f"/tasks/{number}"))
+    if task.due_date is None:
+        return ""
+    when = due.describe(task.due_date, desk.now(), desk.settings.timezone)
+    return f"it comes again as {task.id}, {when}; "
 
 
 def _undo(options: argparse.Namespace) -> None:
