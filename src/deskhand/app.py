@@ -298,7 +298,7 @@ class Desk:
         if seat is None:
             raise NoIdentity(
                 "not running inside a tmux session",
-                hint="connect it once more (`deskhand connect`), or set DESKHAND_AGENT to its name",
+                hint="`deskhand connect` without --http gives an assistant its own; or set DESKHAND_AGENT to one",
             )
         return Post(seat, self.folder or str(Path.cwd()), room, self._nanoseconds)
 

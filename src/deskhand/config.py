@@ -864,7 +864,7 @@ class Settings(BaseModel):
         if self.vault_path is None:
             raise BadConfig(
                 "no vault is configured",
-                hint="set VAULT_PATH to the folder of your notes, or vault_path in config.toml",
+                hint="`deskhand init` asks for the folder of your notes; or set VAULT_PATH (vault_path in config.toml)",
             )
         return self.note_vaults[0].demand()
 

@@ -25,6 +25,10 @@ def test_a_terminal_asks_at_the_first_start_and_the_desk_runs_meanwhile(
     assert asked == [
         {"mailbox": "local:me@example.com", "unread": 2, "days": 3650, "answer": None}
     ]
+    told = office.home.command("mail", "bring-in").stdout
+    assert told.endswith(
+        "bring them in?\n`deskhand mail bring-in all | new | none` answers\n"
+    )
     assert office.files("Needs_Action") == []
 
     office.receive(letter(subject="Since", message_id="<3@x>"))

@@ -341,6 +341,7 @@ async def test_a_part_that_is_not_set_up_is_named_and_the_page_comes_up(
     try:
         for name in ("VAULT_PATH", "DESKHAND_ADDRESS", "DESKHAND_AGENT"):
             assert name in first.said
+        assert "messages of assistants over HTTP need a name" in first.said
         async with httpx2.AsyncClient(timeout=60) as http:
             assert (await http.get(first.told["link"])).status_code == 303
         port = first.address.rpartition(":")[2]

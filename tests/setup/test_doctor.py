@@ -45,6 +45,14 @@ def test_a_desk_in_order_is_called_so_and_nothing_is_made_by_looking(
     assert "ok    vault" in shown
 
 
+@requirement("doctor:findings")
+def test_before_anything_is_set_up_it_names_the_command_that_asks(account: Account) -> None:
+    done = account.deskhand("doctor", "--json")
+
+    for name in ("vault", "folders"):
+        assert finding(done, name)["fix"].startswith("`deskhand init`"), name
+
+
 def without_vault(account: Account) -> None:
     account.vault.rmdir()
 

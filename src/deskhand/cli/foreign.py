@@ -135,7 +135,14 @@ def _add(options: argparse.Namespace) -> None:
     tell(
         options,
         {"name": options.name, "tools": sorted(seen)},
-        "\n".join([*lines, *_describe(entry, seen)]),
+        "\n".join([*lines, *_describe(entry, seen), _tell_next(options.name)]),
+    )
+
+
+def _tell_next(name: str) -> str:
+    return (
+        f"next: an assistant starts it with `deskhand mcp {name}`, or has its tools beside the desk's own where"
+        " guard.toml says `on_desk = true` for it"
     )
 
 

@@ -191,6 +191,8 @@ def _bring_in(options: argparse.Namespace) -> None:
 
     looks = at_desk(ask_or_answer)
     lines = [one_line(f"{look.question} {look.answer or ''}".rstrip()) for look in looks]
+    if any(look.answer is None for look in looks):
+        lines.append("`deskhand mail bring-in all | new | none` answers")
     facts = [
         {
             "mailbox": each.mailbox,

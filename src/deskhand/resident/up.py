@@ -54,7 +54,7 @@ _MAILBOX = "mail needs a mailbox"
 _NEEDS = {
     _VAULT: attrgetter("settings.vault"),
     _MAILBOX: attrgetter("mailbox"),
-    "messages to agents need a name": attrgetter("post"),
+    "messages of assistants over HTTP need a name": attrgetter("post"),
 }
 
 

@@ -318,7 +318,7 @@ def _check(name: str, value: str) -> str:
     if OPTIONS[name].form in ("a folder", "a file"):
         return str(Path(value).expanduser().absolute())
     if name == "address":
-        return recipient(value)
+        return recipient(value, OPTIONS[name].key)
     return value
 
 

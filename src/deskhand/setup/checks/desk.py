@@ -52,7 +52,9 @@ def folders(desk: Desk) -> Finding:
     vault = desk.settings.vault_path
     root = desk.settings.own_place
     if vault is None or root is None or not vault.is_dir():
-        return warning("there is no vault to look into", "set VAULT_PATH")
+        return warning(
+            "there is no vault to look into", "`deskhand init`, or set VAULT_PATH"
+        )
     if _is_no_folder(root):
         return bad(
             f"{root.name} is no ordinary folder",
