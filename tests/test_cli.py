@@ -88,6 +88,26 @@ def test_what_the_machine_refuses_is_said_without_a_traceback(home: Home) -> Non
     assert not [each.stderr for each in refused if "Traceback" in each.stderr]
 
 
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ([], "`deskhand --help` shows what there is"),
+        (["tasks"], "`deskhand tasks --help` shows what there is"),
+        (["show"], "`deskhand show --help` shows what there is"),
+        (["aprove", "1"], "did you mean approve? `deskhand --help` shows what there is"),
+        (["connect", "claude-cod"], "did you mean claude-code? `deskhand connect --help`"),
+        (["zzz"], "\n  `deskhand --help` shows what there is"),
+    ],
+)
+def test_a_slip_at_the_command_line_is_told_where_to_look(
+    home: Home, typed: list[str], hint: str
+) -> None:
+    done = home.command(*typed)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert hint in done.stderr
+
+
 def test_a_folder_that_is_not_there_ends_with_code_4(home: Home) -> None:
     done = home.command("notes", "list", "Nowhere")
 

@@ -32,7 +32,7 @@ from deskhand.cli import (
     tasks,
     tokens,
 )
-from deskhand.cli.command import plain
+from deskhand.cli.command import Parser, plain
 from deskhand.errors import DeskError, Internal, Unavailable, advice_on, describe, mcp_error
 
 EXIT_CODES = """\
@@ -98,7 +98,7 @@ def _report(error: DeskError, options: argparse.Namespace) -> int:
 
 @cache
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog="deskhand",
         description="Safe hands for AI assistants at a person's desk: mail, notes, tasks and messages, over MCP.",
         epilog=EXIT_CODES,

@@ -3,13 +3,14 @@
 import argparse
 import asyncio
 import json as json_text
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from deskhand import unseen
 from deskhand.clock import natural, utc_now
@@ -21,6 +22,30 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Run = Callable[[argparse.Namespace], int | None]
+
+
+_NO_CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)", re.DOTALL)
+
+
+class Parser(argparse.ArgumentParser):
+    """Tells whoever slipped where to look; the parsers of its commands are of this class too."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(
+            f"{message}\n  {_guess(message)}`{self.prog} --help` shows what there is"
+        )
+
+
+def _guess(message: str) -> str:
+    """The word that was meant, where one is near."""
+    from difflib import get_close_matches
+
+    found = _NO_CHOICE.search(message)
+    if found is None:
+        return ""
+    known = re.findall(r"'([^']*)'", found[2])
+    near = get_close_matches(found[1], known, 1)
+    return f"did you mean {near[0]}? " if near else ""
 
 
 class Suggested(tuple[str, ...]):
