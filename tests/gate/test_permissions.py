@@ -209,6 +209,12 @@ async def test_a_revoked_one_lets_nothing_through(home: Home) -> None:
         await place.desk.permitting.revoke(made.id, "person")
         await place.desk.permitting.revoke(made.id, "person")
         assert await place.settle() == 1
+        (stopped,) = await place.waiting()
+        assert stopped.state == "waiting"
+        assert (
+            stopped.note
+            == "The permission that let it through no longer counts. It waits for you."
+        )
         assert "waits in" in await place.send(body="another\n")
         with pytest.raises(NotFound):
             await place.desk.permitting.revoke("0000", "person")

@@ -142,9 +142,8 @@ class Delivery:
         released = await self._store.read(policy.releases, request)
         if released and await policy.finds_whole_record(self._store):
             return
-        note = "A yes came to nothing: it was to another text, or proved too little. Look at it again."
         await self._store.write(
-            ledger.change, request, request.unanswered, due=None, note=note
+            ledger.change, request, request.unanswered, due=None, note=request.lost_yes
         )
         raise Denied(
             f"nobody approved exactly this text of {request.id}", reason="no_approval"

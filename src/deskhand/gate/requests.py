@@ -204,6 +204,13 @@ class Request:
             return "unknown"
         return "waiting"
 
+    @property
+    def lost_yes(self) -> str:
+        """What its card says where the yes that it had releases nothing."""
+        if self.proof == "permission":
+            return "The permission that let it through no longer counts. It waits for you."
+        return "A yes came to nothing: it was to another text, or proved too little. Look at it again."
+
 
 def is_draft_id(text: object) -> bool:
     """Whether it can name a draft: a name that is part of an address would lead elsewhere."""
