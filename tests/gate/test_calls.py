@@ -954,6 +954,22 @@ async def test_a_call_that_is_too_long_for_a_card_is_of_high_risk_and_can_be_dow
 
 
 @requirement("guard:waits")
+async def test_a_yes_to_a_call_is_not_said_to_send_anything(place: Guarded) -> None:
+    await propose_own(place, arguments=canonical({"text": "one"}), at=None)
+    (card,) = await place.cards()
+    name = f"/approvals/{card.id}"
+    async with (
+        served(site(place.desk)) as address,
+        signed_in(place.desk, address) as person,
+    ):
+        await person.sends(f"{name}/approve", {"digest": card.digest}, at=name)
+        shown = (await person.reads(name)).text
+    assert "Approved. It counts in a moment." in shown
+    assert "<strong>Approved.</strong> It counts <span" in shown
+    assert "Sending in a moment" not in shown
+
+
+@requirement("guard:waits")
 async def test_on_the_whole_desk_a_call_that_waits_has_its_card(tmp_path: Path) -> None:
     async with guarded(tmp_path, DESKHAND_ORIGIN="https://desk.example.net") as place:
         place.rules(more="on_desk = true")

@@ -27,6 +27,8 @@ def describe_last(last: LastAnswer, now: datetime, zone: str) -> Undoable:
             said = f"{len(last.requests)} approved."
         case "held" if first.action.kind == "update_emails":
             said = "Approved. It is done in a moment."
+        case "held" if first.action.kind in ("call_tool", "ask_person"):
+            said = "Approved. It counts in a moment."
         case "held" if first.is_early(now) and first.due is not None:
             said = f"Approved. It leaves {clock.natural(first.due, now, zone)}."
         case "snoozed" if first.snoozed is not None:
