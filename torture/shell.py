@@ -43,7 +43,7 @@ ORDINARY = Path("/opt/deskhand-ordinary")
 CANARY = f"canary-of-the-credentials-{uuid.uuid4().hex}"
 """Of this run alone: what an earlier one left somewhere on the disk is no secret of this desk."""
 SECRETS = ("token", "seal.key", "proof.key", "credentials.json")
-_WAIT = re.compile(r"wait ([0-9]{1,3}) seconds")
+_WAIT = re.compile(r"wait ([0-9]{1,3}) seconds", re.IGNORECASE)
 _FORM = re.compile(r'name="form_token" value="([0-9a-f]{64})"')
 
 
