@@ -158,7 +158,33 @@ def test_a_folder_is_not_made_another_by_what_nobody_sees(char: str) -> None:
         ("DRA\u017fTS", "Drafts"),
         ("Dra\ufb05s", "Drafts"),
         ("Pending\u2017Approval", "Pending_Approval"),
+        ("Pending Approval", "Pending_Approval"),
+        ("Pending-Approval", "Pending_Approval"),
+        ("PENDING\u2013\u2013APPROVAL", "Pending_Approval"),
+        ("PendingApproval", "Pending_Approval"),
+        ("Needs Action", "Needs_Action"),
+        ("Approved\u2215x", "Approved"),
+        ("Approved\u2044x.md", "Approved"),
+        ("Appr\u043eved\u29f8x", "Approved"),
+        ("Pending Approval\u2571x", "Pending_Approval"),
     ],
 )
 def test_a_folder_that_reads_as_the_persons_is_taken_for_it(name: str, folder: str) -> None:
     assert resembled(name) == folder
+
+
+@requirement("gate:unseen")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_Approved",
+        "Approved 2026",
+        "Done-ish",
+        "AC\u2215DC.md",
+        "1\u20442 Done.md",
+        "-",
+        "\u30ce",
+    ],
+)
+def test_a_folder_that_only_has_a_word_of_the_persons_is_another(name: str) -> None:
+    assert resembled(name) is None

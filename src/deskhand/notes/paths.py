@@ -6,6 +6,7 @@ nor one that is swapped in during the call leads out of the vault or into a prot
 
 import errno
 import os
+import re
 import stat
 import unicodedata
 from collections.abc import Iterator
@@ -35,6 +36,9 @@ PROTECTED = frozenset(
 _ALIKE = str.maketrans("|i", "ll")
 _AS_READ = str.maketrans({"\u017f": "\u0192", "\ufb05": "\u0192t", "\u2017": "_"})
 """What Unicode takes for another letter than a reader does: a long s is an s, and looks like an f."""
+_SLASHES = re.compile("[/\u2044\u2215\u29f8\u27cb\u2571\u3033\u30ce\u4e3f\u2f03]")
+"""What a reader takes for the end of a folder's name."""
+_BETWEEN = frozenset({"Pc", "Pd", "Zs"})
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAME_BYTES = 255
 _DEPTH = 64
@@ -80,7 +84,7 @@ def deny_protected(names: tuple[str, ...], inside: Inside = ()) -> None:
     if inside is None:
         return
     if inside:
-        if not _is_taken_for(skeleton(names[0]), skeleton(inside[0])):
+        if resembled(names[0], inside[:1]) is None:
             return
         if loose(names[0]) != loose(inside[0]):
             raise _closed(names, f"{printable(names[0])} could be taken for {inside[0]}")
@@ -103,8 +107,18 @@ def _closed(names: tuple[str, ...], why: str) -> Denied:
 
 def resembled(name: str, own: tuple[str, ...] = FOLDERS) -> str | None:
     """The folder of the desk, or what else is its own, that this name is, or that a person could take it for."""
-    seen = skeleton(name)
-    return next((folder for folder in own if _is_taken_for(seen, skeleton(folder))), None)
+    seen = skeleton(_SLASHES.split(name, maxsplit=1)[0])
+    return next((folder for folder in own if _reads_like(seen, skeleton(folder))), None)
+
+
+def _reads_like(seen: str, folder: str) -> bool:
+    return _is_taken_for(seen, folder) or _is_taken_for(_joined(seen), _joined(folder))
+
+
+def _joined(words: str) -> str:
+    """Without the blanks and strokes that only keep words apart."""
+    inner = (char for char in words[1:-1] if unicodedata.category(char) not in _BETWEEN)
+    return "".join((words[:1], *inner, words[1:][-1:]))
 
 
 @lru_cache(maxsize=1024)
