@@ -163,6 +163,7 @@ REQUIREMENTS = {
     "agents:history": "What was read long ago costs a receiver nothing.",
     "agents:one-contract": "Files, SQLite and PostgreSQL keep one contract; machines that share a database share mail.",
     "agents:identity": "An agent is its tmux window, or its given name outside tmux; no two share an address.",
+    "agents:tokens": "Over HTTP an assistant is the agent that its token names; no such name reads as another's.",
     "agents:contract": "The MCP server has its contract's tools, results and texts, on every transport in both eras.",
     "agents:tmux-ends": "When the tmux session ends, the MCP server exits with code 1 within a second.",
     "agents:waiting": "Whoever waits for mail is woken by a bell.",

@@ -95,6 +95,7 @@ class Desk:
         self.parts = Parts(now)
         self._owed: list[RecordLine] = []
         self._vaults: dict[str, tuple[NoteVault, Vault]] = {}
+        self._token_posts: dict[str, Post] = {}
         self._opening = Lock()
         self._is_seated = False
         """Whether all that it has belongs to another desk, which lasts longer."""
@@ -118,6 +119,7 @@ class Desk:
         seated.__dict__.pop("post", None)
         seated.__dict__.pop("agentmail_post", None)
         seated.__dict__.pop("person_post", None)
+        seated._token_posts = {}  # noqa: SLF001 - as above
         seated.folder = seat.folder
         seated.session = seat.session
         of_caller = {"agent": seat.agent, "tmux": seat.tmux, "tmux_pane": seat.tmux_pane}
@@ -298,9 +300,32 @@ class Desk:
         if seat is None:
             raise NoIdentity(
                 "not running inside a tmux session",
-                hint="`deskhand connect` without --http gives an assistant its own; or set DESKHAND_AGENT to one",
+                hint="`deskhand connect` gives an assistant a name, and so does a token; or set DESKHAND_AGENT to one",
             )
         return Post(seat, self.folder or str(Path.cwd()), room, self._nanoseconds)
+
+    def token_post(self, name: str) -> "Post":
+        """The way of an assistant over HTTP to its mail: the name of its token is its own."""
+        from deskhand.agents.post import Post
+        from deskhand.agents.roster import Guest, may_be_called
+
+        if not may_be_called(name):
+            raise NoIdentity(
+                f"no agent may be called {printable(name)}: the name reads as another's",
+                hint="make a token of another name: deskhand token create --name NAME",
+            )
+        if name not in self._token_posts:
+            seat = Guest(name, self._pane)
+            folder = self.folder or str(Path.cwd())
+            self._token_posts[name] = Post(seat, folder, self.room, self._nanoseconds)
+        return self._token_posts[name]
+
+    @property
+    def _pane(self) -> str | None:
+        """The tmux pane of this desk."""
+        if not self.settings.tmux:
+            return None
+        return self.settings.tmux_pane
 
     @cached_property
     def person_post(self) -> "Post":
@@ -309,7 +334,7 @@ class Desk:
         from deskhand.agents.roster import Onlooker
         from deskhand.agents.tmux import PERSON
 
-        seat = Onlooker(PERSON, self.settings.tmux_pane if self.settings.tmux else None)
+        seat = Onlooker(PERSON, self._pane)
         return Post(seat, self.folder or str(Path.cwd()), self.room, self._nanoseconds)
 
     def _nanoseconds(self) -> int:
@@ -684,6 +709,8 @@ class Desk:
     def close(self) -> None:
         while self._vaults:
             self._vaults.popitem()[1][1].close()
+        while self._token_posts:
+            self._token_posts.popitem()[1].close()
         for part in ("post", "agentmail_post", "person_post", "store", "journal"):
             if part in self.__dict__:
                 self.__dict__.pop(part).close()

@@ -14,6 +14,7 @@ from deskhand.agents.files import FilesRoom
 from deskhand.agents.mail import AgentMessage
 from deskhand.app import Desk
 from deskhand.config import load
+from deskhand.errors import Unavailable
 from deskhand.servers.agentmail import agentmail_server, agentmail_tools
 from deskhand.servers.server import DeskServer
 from tests.home import TOKEN, Home
@@ -365,3 +366,23 @@ def test_import_and_export_move_mail_between_the_stores(terminal: Terminal) -> N
     assert terminal.agentmail("a1", "receive").stdout.endswith("back")
     bad = terminal.agentmail("a1", "receive", DESKHAND_AGENTS_STORE="pigeon")
     assert (bad.returncode, bad.stderr) == (1, "error: the configuration has errors\n")
+
+
+@requirement("agents:tokens")
+def test_a_token_is_an_agent_beside_the_windows_and_never_one_of_them(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(terminal.repository)
+    variables = terminal.variables("a1")
+    for name in ("TMUX", "TMUX_TMPDIR"):
+        monkeypatch.setenv(name, variables[name])
+    desk = Desk(load(variables).settings)
+    codex = desk.token_post("codex")
+    codex.send("a2", "over HTTP")
+    got = terminal.agentmail("a2", "receive").stdout
+    with pytest.raises(Unavailable, match="a tmux window is called a2, too"):
+        desk.token_post("a2").receive()
+    desk.close()
+
+    assert "codex" in got
+    assert "over HTTP" in got

@@ -411,15 +411,65 @@ async def test_whom_a_scope_keeps_out_is_on_the_record_at_every_door(place: Plac
 async def test_a_door_that_is_not_set_up_says_what_to_set_and_the_others_open(
     tmp_path: Path,
 ) -> None:
+    away = tmp_path / "away"
     async with (
-        opened(tmp_path, FASTAPI_BASE_URL="http://127.0.0.1:9") as place,
+        opened(
+            tmp_path, FASTAPI_BASE_URL="http://127.0.0.1:9", VAULT_PATH=str(away)
+        ) as place,
         place.http(TOKEN) as http,
     ):
-        closed = await http.post("/agentmail/mcp", json=PING)
+        closed = await http.post("/obsidian/mcp", json=PING)
         elsewhere = await http.get("/api/tasks")
-        async with place.client(TOKEN, "/obsidian/mcp") as client:
-            assert (await ok(client, "list_notes", directory=""))["notes"] == []
+        async with place.client(TOKEN) as client:
+            assert (await ok(client, "search_email", query="x"))["emails"] == []
 
     assert closed.status_code == 503
-    assert "DESKHAND_AGENT" in json.dumps(closed.json())
+    assert str(away) in json.dumps(closed.json())
     assert elsewhere.status_code == 404
+
+
+@requirement("agents:tokens")
+@pytest.mark.parametrize("era", ERAS)
+async def test_over_http_an_assistant_has_the_name_of_its_token_among_the_agents(
+    era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with opened(tmp_path) as place:
+        ann, bob = await place.token("ann"), await place.token("bob", "agents:write")
+        async with (
+            place.client(ann, "/mcp", era) as whole,
+            place.client(bob, "/agentmail/mcp", era) as part,
+        ):
+            alone = said(await whole.call_tool("list_agents", {}))
+            both = said(await part.call_tool("list-recipients", {}))
+            await part.call_tool("send", {"recipient": "ann", "message": "Ready?"})
+            got = said(await whole.call_tool("receive_from_agents", {}))
+            none = said(await part.call_tool("receive", {}))
+            await part.call_tool("send", {"recipient": "person", "message": "Hello."})
+
+    assert alone == {"recipients": [{"name": "ann", "is_current": True}]}
+    assert {"name": "bob", "is_current": True} in both["recipients"]
+    assert (got["from"], got["message"]) == ("bob", "Ready?")
+    assert none == {"status": "No unread messages"}
+    assert place.desk.room(None).messages("person")[0].sender == "bob"
+
+
+@requirement("agents:tokens")
+async def test_no_token_makes_an_agent_of_a_name_that_reads_as_anothers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with opened(tmp_path) as place:
+        for name in ("person", "Pers0n", "b\u043eb"):
+            async with place.client(await place.token(name)) as client:
+                told = await refused(client, "list_agents")
+            assert "token create" in told["details"]["hint"], name
+        async with place.client(TOKEN) as client:
+            nobody = await refused(client, "list_agents")
+
+    assert "DESKHAND_AGENT" in nobody["details"]["hint"]
+
+
+def said(result: Any) -> Any:
+    assert not result.is_error, result.content
+    return json.loads(result.content[0].text)

@@ -75,6 +75,15 @@ class Onlooker(Named):
         return tmux.windows(self._pane) if tmux.is_pane(self._pane) else []
 
 
+class Guest(Onlooker):
+    """An agent that came in with a token and has its name; not where a window of the session has that."""
+
+    def me(self) -> str:
+        if any(window.address == self._name for window in self.windows()):
+            raise tmux.TmuxFailed(f"a tmux window is called {self._name}, too")
+        return self._name
+
+
 Roster = InTmux | Named
 
 
@@ -84,6 +93,11 @@ def identify(
     """Who runs this: inside tmux the window tells, else the name that was given. None where neither names an agent."""
     if tmux_variable:
         return InTmux(pane)
-    if not name or tmux.is_persons(name) or tmux.readable(name) != name:
+    if not name or not may_be_called(name):
         return None
     return Named(name)
+
+
+def may_be_called(name: str) -> bool:
+    """Whether an agent may have this name: it is not the person's, and it passes for no other."""
+    return not tmux.is_persons(name) and tmux.readable(name) == name

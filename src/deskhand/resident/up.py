@@ -54,7 +54,6 @@ _MAILBOX = "mail needs a mailbox"
 _NEEDS = {
     _VAULT: attrgetter("settings.vault"),
     _MAILBOX: attrgetter("mailbox"),
-    "messages of assistants over HTTP need a name": attrgetter("post"),
 }
 
 

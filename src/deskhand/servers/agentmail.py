@@ -15,10 +15,11 @@ from pydantic import Field
 
 from deskhand.agents.mail import STATUSES, AgentMessage
 from deskhand.agents.post import LIMIT, Post
-from deskhand.agents.roster import InTmux, Named
+from deskhand.agents.roster import InTmux, Named, Roster
 from deskhand.agents.tmux_watch import TmuxWatch
 from deskhand.app import Desk
-from deskhand.errors import DeskError
+from deskhand.errors import DeskError, NoIdentity
+from deskhand.servers import callers
 from deskhand.servers.calls import RecordedBy, recorder
 from deskhand.servers.server import DeskServer
 from deskhand.servers.tool import READS, DeskTool, tool
@@ -114,20 +115,20 @@ def agentmail_tools(
 def agentmail_server(
     desk: Desk, token: str | None = None, *, ends_with_tmux: bool = True
 ) -> DeskServer:
-    post = desk.agentmail_post
+    roster = _find_roster(desk, token)
 
     @asynccontextmanager
     async def watch_tmux(_: Any) -> AsyncIterator[None]:
-        match post.roster:
+        match roster:
             case InTmux() as seat if ends_with_tmux:
                 with TmuxWatch(seat.pane, seat.forget, _end):
                     yield None
-            case InTmux() | Named():
+            case InTmux() | Named() | None:
                 yield None
 
     return DeskServer(
         "agentmail",
-        agentmail_tools(lambda: post),
+        agentmail_tools(lambda: caller_post(desk, lambda: desk.agentmail_post)),
         instructions=INSTRUCTIONS,
         error_form=plain,
         record=recorder(desk, "agentmail_mcp"),
@@ -137,6 +138,24 @@ def agentmail_server(
         authenticate=desk.authenticate,
         lifespan=watch_tmux,
     )
+
+
+def caller_post(desk: Desk, own: Callable[[], Post]) -> Post:
+    """Whose mail a call is about: who came with a token has its name, anybody else `own`."""
+    name = callers.client()
+    if name is None:
+        return own()
+    return desk.token_post(name)
+
+
+def _find_roster(desk: Desk, token: str | None) -> Roster | None:
+    """Who runs the server. Over HTTP that may be no agent: whoever comes with a token has a name."""
+    try:
+        return desk.agentmail_post.roster
+    except NoIdentity:
+        if token is None:
+            raise
+        return None
 
 
 def plain(error: DeskError) -> str:

@@ -39,7 +39,7 @@ from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall, Workplace
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.mail.mailboxes import Mailboxes
-from deskhand.servers.agentmail import agentmail_tools
+from deskhand.servers.agentmail import agentmail_tools, caller_post
 from deskhand.servers.asking import asking_tools, find_words
 from deskhand.servers.attachments import reading_tools, saving_tools
 from deskhand.servers.callers import asker
@@ -206,7 +206,9 @@ def desk_tools(
         ],
         "notes": [*notes_tools(desk), *more_notes_tools(desk), *saving_tools(desk)],
         "tasks": [*tasks_tools(desk), *more_tasks_tools(desk)],
-        "agents": agentmail_tools(lambda: desk.post, waiting=True, recorded_by="door"),
+        "agents": agentmail_tools(
+            lambda: caller_post(desk, lambda: desk.post), waiting=True, recorded_by="door"
+        ),
     }
     for each in (*made["mail"], *made["notes"]):
         if each.name in _FROM_MAIL or each in made["mail"]:
