@@ -210,6 +210,36 @@ def test_what_the_person_changed_meanwhile_stays_and_the_servers_come_back(
 
 
 @requirement("guard:clients")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"file": 3}',
+        b'{"file": "/x", "entries": []}',
+        b"\xff\x00",
+        b"{}",
+    ],
+)
+def test_a_damaged_memory_of_what_was_taken_over_is_named_and_changes_nothing(
+    damage: bytes, inside: Home, tmp_path: Path
+) -> None:
+    file = tmp_path / FILES["claude-code"]
+    file.write_text(write("claude-code", SHAPES["claude-code"]))
+    assert inside.command("guard", "import", "claude-code", "--yes").returncode == 0
+    after = file.read_bytes()
+    place = desk_home(inside) / "connections" / "taken-from-claude-code.json"
+    place.write_bytes(damage)
+    back = inside.command("guard", "import", "claude-code", "--undo", "--yes")
+    assert back.returncode == 3, back.stderr
+    assert f"{place} is damaged" in back.stderr
+    assert "backups" in back.stderr
+    assert file.read_bytes() == after
+    assert read_servers(desk_home(inside)).keys() == {"my-server", "remote"}
+
+
+@requirement("guard:clients")
 def test_what_cannot_come_behind_the_gate_is_left_alone_and_nothing_is_half_done(
     inside: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,6 @@ What was there before is kept in the desk's home, secrets too, readable by its o
 
 import json
 import re
-from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,10 +12,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import Base64Bytes, BaseModel, ConfigDict, ValidationError
 
 from deskhand import clock, environment
-from deskhand.errors import Changed, DeskError, Exists, InvalidInput, NotFound
+from deskhand.errors import BadConfig, Changed, DeskError, Exists, InvalidInput, NotFound
 from deskhand.files import write_atomically
 from deskhand.foreign import writing
 from deskhand.foreign.rules import LONGEST_NAME, ServerEntry, check_name
@@ -79,39 +78,61 @@ def _demand_other(own: str, servers: Mapping[str, Any]) -> None:
         raise Exists(f"another one of them is called {own} behind the gate")
 
 
-def plan_undo(home: Path, client: Client) -> Takeover:
-    """The client's own entries as they were before."""
+class Memory(BaseModel):
+    """What was there before, kept until it is taken back."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    file: Path
+    entries: dict[str, dict[str, Any]] = {}
+    before: Base64Bytes | None = None
+    """The whole file, and the digest of what was made of it: untouched since, every byte is given back."""
+    after: str | None = None
+
+
+def _recall(home: Path, client: Client) -> Memory | None:
     place = _note(home, client)
     kept = files.content(place)
     if kept is None:
+        return None
+    try:
+        return Memory.model_validate_json(kept)
+    except ValidationError:
+        raise BadConfig(
+            f"{place} is damaged",
+            hint=f"the files of {client.title} as they were lie in {home / 'backups'}; nothing was changed",
+        ) from None
+
+
+def _remember(home: Path, client: Client, memory: Memory) -> None:
+    place = _note(home, client)
+    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_atomically(place, memory.model_dump_json(exclude_none=True).encode())
+
+
+def plan_undo(home: Path, client: Client) -> Takeover:
+    """The client's own entries as they were before."""
+    memory = _recall(home, client)
+    if memory is None:
         raise NotFound(f"nothing of {client.title} was taken over")
-    noted = json.loads(kept)
-    file = Path(noted["file"])
-    return Takeover(
-        client,
-        file,
-        noted["entries"],
-        {},
-        {},
-        [],
-        _describe(client, file, noted["entries"]),
-    )
+    words = memory.entries
+    difference = _describe(client, memory.file, words)
+    return Takeover(client, memory.file, words, {}, {}, [], difference)
 
 
 def carry_out(home: Path, wanted: Takeover) -> None:
     """First what is kept, then the desk's side, then the client's file."""
     _demand_unchanged(wanted)
-    place = _note(home, wanted.client)
     before = files.content(wanted.file)
+    memory = _recall(home, wanted.client) or Memory(file=wanted.file)
     if before is not None:
         files.keep(
             home, f"{wanted.client.name}-{wanted.file.name}", before, clock.utc_now()
         )
     if wanted.servers:
-        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        noted = json.loads(files.content(place) or b'{"entries": {}}')
-        noted |= {"file": str(wanted.file), "entries": noted["entries"] | wanted.before}
-        write_atomically(place, json.dumps(noted).encode())
+        memory.file = wanted.file
+        memory.entries |= wanted.before
+        _remember(home, wanted.client, memory)
     for name, (server, secrets) in wanted.servers.items():
         writing.add(home, _own_name(name), server)
         for variable, text in secrets.items():
@@ -121,16 +142,16 @@ def carry_out(home: Path, wanted: Takeover) -> None:
         files.rewrite(wanted.file, planned.after, planned.before)
     after = files.content(wanted.file)
     if wanted.servers:
-        _note_bytes(place, before, after)
+        _note_bytes(memory, before, after)
+        _remember(home, wanted.client, memory)
         return
-    kept = json.loads(files.content(place) or b"{}")
     # Nobody has touched it since.
-    if before is not None and kept.get("after") == sha256(before).hexdigest():
-        files.rewrite(wanted.file, b64decode(kept["before"]), after)
+    if before is not None and memory.after == sha256(before).hexdigest():
+        files.rewrite(wanted.file, memory.before, after)
     for name in wanted.words:
         with suppress(NotFound):  # the person has taken it out already
             writing.remove(home, _own_name(name))
-    place.unlink()
+    _note(home, wanted.client).unlink()
 
 
 def _demand_unchanged(wanted: Takeover) -> None:
@@ -145,16 +166,14 @@ def _demand_unchanged(wanted: Takeover) -> None:
         )
 
 
-def _note_bytes(place: Path, before: bytes | None, after: bytes | None) -> None:
+def _note_bytes(memory: Memory, before: bytes | None, after: bytes | None) -> None:
     """Keep the file as it was, to give back every byte of it; at a second import what was there at the first."""
-    noted = json.loads(files.content(place) or b"{}")
-    if (
-        noted.get("after", sha256(before or b"").hexdigest())
-        == sha256(before or b"").hexdigest()
-    ):
-        noted |= {"before": noted.get("before", b64encode(before or b"").decode())}
-        noted |= {"after": sha256(after or b"").hexdigest()}
-        write_atomically(place, json.dumps(noted).encode())
+    found = sha256(before or b"").hexdigest()
+    if memory.after not in (None, found):
+        return
+    if memory.before is None:
+        memory.before = before or b""
+    memory.after = sha256(after or b"").hexdigest()
 
 
 def _own_name(name: str) -> str:
