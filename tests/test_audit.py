@@ -275,6 +275,26 @@ def test_the_days_that_are_drawn_are_those_by_which_the_list_is_filtered(
 
 
 @requirement("audit:found")
+def test_quarters_that_nobody_draws_any_more_are_dropped_and_the_record_stays(
+    url: str,
+) -> None:
+    store = open_store(url)
+    for at in ("2025-10-30T10:00:00.000Z", "2026-10-30T10:00:00.000Z"):
+        store.write_sync(partial(audit.append, entry=entry(timestamp=at)))
+    now = datetime(2026, 11, 18, tzinfo=UTC)
+    dropped = [store.write_sync(search.forget_quarters, now) for _ in range(2)]
+    drawn = store.write_sync(lambda tx: search.by_day(tx, date(2026, 10, 20), 30, "UTC"))
+    wanted = search.EntryFilter(day="2025-10-30")
+    found = store.write_sync(partial(search.find, wanted=wanted))
+    verified = store.write_sync(audit.verify)
+    store.close()
+    assert dropped == [1, 0]
+    assert [entries for _, _, entries in drawn] == [1]
+    assert len(found.entries) == 1
+    assert verified == audit.Verified(2)
+
+
+@requirement("audit:found")
 def test_who_acted_since_a_day_and_what_they_did_is_told_from_the_counters(
     url: str,
 ) -> None:

@@ -13,6 +13,8 @@ SCAN = 5000
 """The most lines that are read for one page of a search; the next page goes on from there."""
 _AT_ONCE = 1000
 _DAYS = 400
+_COUNTED = timedelta(days=366)
+"""How long quarters are counted: far more than is drawn, so that a clock that was ahead for a while costs no plot."""
 _PLAIN = re.compile(r"[a-zA-Z0-9_.-]+")
 """What stands in a line of JSON as it is."""
 
@@ -119,6 +121,13 @@ def by_day(
     return [
         (date.fromisoformat(day), result, int(entries)) for day, result, entries in rows
     ]
+
+
+def forget_quarters(tx: Transaction, now: datetime) -> int:
+    """Drop the counters of quarters that no plot draws any more; how many. What the record says stays."""
+    return tx.execute(
+        "DELETE FROM audit_quarters WHERE quarter < ?", clock.iso(now - _COUNTED)[:16]
+    )
 
 
 def _quarters_of(day: date, zone: str) -> tuple[str, str]:

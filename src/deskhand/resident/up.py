@@ -27,6 +27,7 @@ import uvicorn
 
 from deskhand.agents.mailman import AGAIN_SECONDS, Mailman
 from deskhand.app import Desk
+from deskhand.audit import search
 from deskhand.errors import BadConfig, DeskError
 from deskhand.listen import http_config, open_twin
 from deskhand.orchestrator.loop import TICK, Orchestrator
@@ -176,6 +177,7 @@ async def _sweep(desk: Desk) -> None:
     while True:
         for line in await asyncio.to_thread(sweep, desk):
             log.info("swept", extra={"what": line})
+        await desk.store.write(search.forget_quarters, desk.now())
         desk.parts.works("sweeper")
         await asyncio.sleep(SWEEP_EVERY)
 
