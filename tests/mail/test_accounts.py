@@ -1,5 +1,6 @@
 """Several mail accounts at one desk: a local one, a Gmail and an IMAP account."""
 
+import asyncio
 import email.policy
 import json
 import re
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anyio import Event
+from anyio import Event, fail_after
 from anyio.lowlevel import checkpoint
 from mcp import Client
 
@@ -20,19 +21,20 @@ from deskhand import tokens
 from deskhand.app import Desk
 from deskhand.clock import utc_now
 from deskhand.config import MailAccount, load
-from deskhand.errors import BadConfig, Exists
+from deskhand.errors import BadConfig, DeskError, Exists
 from deskhand.gate import NotApproved
 from deskhand.gate.actions import SendEmail
 from deskhand.mail import MailSummary
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.mail.mailboxes import Mailboxes, MailView, Patience, viewing
+from deskhand.orchestrator import first_look
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.desk import desk_server
 from deskhand.servers.gmail import gmail_server
 from deskhand.setup.init import plan_account
 from tests.home import Home
 from tests.mail.dovecot import PASSWORD, Dovecot, Relay
-from tests.mail.gmail_double import GmailDouble
+from tests.mail.gmail_double import GmailDouble, Status
 from tests.mail.letters import letter
 from tests.requirements import requirement
 from tests.transports import http_client, http_server
@@ -408,11 +410,12 @@ async def test_an_account_that_hangs_keeps_nobody_waiting_a_second_time(
         "a": LocalMailbox(tmp_path / "a.db", "a@x.de", utc_now),
         "b": _Hanging(tmp_path / "b.db", "b@x.de", utc_now),
     }
+    told: list[tuple[str, DeskError | None]] = []
     mailboxes = Mailboxes(
         accounts,
         accounts[0],
         lambda account: boxes[account.name],
-        lambda _name, _error: None,
+        lambda name, error: told.append((name, error)),
         Patience(full=0.3, brief=0, rest=rest),
     )
     silent = []
@@ -424,6 +427,8 @@ async def test_an_account_that_hangs_keeps_nobody_waiting_a_second_time(
     await mailboxes.close()
 
     assert silent == [["b"], ["b"] if rest else []]
+    # A caller's patience says nothing of the account, which may only be slow.
+    assert [name for name, error in told if error is not None] == []
 
 
 @requirement("accounts:scopes")
@@ -733,6 +738,26 @@ async def test_each_account_is_watched_and_a_draft_leaves_from_the_one_that_got_
     assert after == before | {"From Google": "me@gmail.example"}
     assert draft.action.account == "me@work.example"
     assert (await accounts.sent(desk))["work"] == ["me@work.example"]
+
+
+@requirement("accounts:down")
+async def test_an_account_whose_first_mail_nobody_asked_for_yet_is_down_until_it_answers(
+    accounts: Accounts, desk: Desk
+) -> None:
+    orchestrator = Orchestrator(desk, asks=True)
+    await orchestrator.once()
+    asked = await desk.store.read(first_look.list_open)
+    accounts.google.chance = lambda _: Status(403)
+    stop = asyncio.Event()
+    running = asyncio.create_task(orchestrator.run(stop))
+    with fail_after(40):
+        while [part.name for part in desk.parts.down] != ["mail google"]:
+            await checkpoint()
+    stop.set()
+    await running
+    await orchestrator.close()
+
+    assert len(asked) == 3
 
 
 def _notes(vault: Path) -> dict[str, str]:

@@ -224,8 +224,7 @@ class Mailboxes:
         return await self._mark(name, found)
 
     async def _listen_to(self, name: str, work: Awaitable[T]) -> T | DeskError:
-        time = asyncio.get_running_loop().time
-        began = time()
+        began = asyncio.get_running_loop().time()
         is_slow = self._is_slow(name)
         try:
             async with asyncio.timeout(
@@ -234,17 +233,22 @@ class Mailboxes:
                 answer = await work
         except InvalidInput as error:
             return error  # it does not understand the query, and is well
-        except (DeskError, TimeoutError) as error:
-            if not is_slow and time() - began > self._patience.brief:
-                self._slow[name] = time() + self._patience.rest
-            failed: DeskError = TimedOut(f"the account {name} did not answer in time")
-            if isinstance(error, DeskError):
-                failed = error
-            self._tell(name, failed)
-            return failed
+        except TimeoutError:
+            # Nobody is told that it is away: it may only be slow, and who watches it knows.
+            self._note_slow(name, began, is_slow=is_slow)
+            return TimedOut(f"the account {name} did not answer in time")
+        except DeskError as error:
+            self._note_slow(name, began, is_slow=is_slow)
+            self._tell(name, error)
+            return error
         self._slow.pop(name, None)
         self._tell(name, None)
         return answer
+
+    def _note_slow(self, name: str, began: float, *, is_slow: bool) -> None:
+        now = asyncio.get_running_loop().time()
+        if not is_slow and now - began > self._patience.brief:
+            self._slow[name] = now + self._patience.rest
 
     def _is_slow(self, name: str) -> bool:
         return asyncio.get_running_loop().time() < self._slow.get(name, 0)

@@ -189,6 +189,9 @@ class Orchestrator:
         try:
             if await first_look.may_begin(self._desk, account, asks=self._asks):
                 new = await watcher.look(self._desk, account)
+            else:
+                # Nothing is brought in yet, or ever; whether the account works is asked all the same.
+                await self._desk.account_mailbox(account).position()
         except DeskError as error:
             self._health[named] = f"{error.code}: {error.message}"
             log.warning(
