@@ -1,5 +1,6 @@
 """What befalls a desk from outside: damaged files, full disks, stopped processes, clocks that were wrong."""
 
+import json
 import os
 import re
 import resource
@@ -224,6 +225,22 @@ def test_the_desks_log_turns_over_while_it_is_written(
         file.stat().st_size <= 2000 and file.stat().st_mode & 0o777 == 0o600
         for file in files
     )
+
+
+@requirement("faults:log")
+def test_a_line_of_the_log_that_the_disk_does_not_take_is_said_on_stderr() -> None:
+    code = (
+        "import logging, pathlib; from deskhand import log;"
+        "log.configure('INFO', pathlib.Path('/dev/full'));"
+        "logging.getLogger('x').error('not_on_record', extra={'tool': 'write_note'})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+
+    (line,) = done.stderr.splitlines()
+    assert json.loads(line)["event"] == "not_on_record"
+    assert json.loads(line)["tool"] == "write_note"
 
 
 @requirement("faults:locks")

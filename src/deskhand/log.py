@@ -4,6 +4,7 @@ import json
 import logging
 import re
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
@@ -63,6 +64,11 @@ class _PrivateFile(RotatingFileHandler):
     def _open(self) -> TextIOWrapper:
         # Path.open has no opener.
         return open(self.baseFilename, "a", encoding="utf-8", opener=open_private)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's own name
+        """A line that a full disk does not take is said on stderr, and not where in the program it was written."""
+        with suppress(OSError, ValueError):  # where nobody listens there either
+            sys.stderr.write(f"{self.format(record)}\n")
 
 
 def configure(level: str, file: Path | None = None) -> None:
