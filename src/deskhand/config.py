@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
@@ -55,9 +56,23 @@ def _expand(path: Path) -> Path:
 
 
 def _web_url(url: str) -> str:
-    if not re.fullmatch(r"https?://[^\s/]+\S*", url):
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises where it is none
+    except ValueError as error:
+        raise ValueError("not an http or https URL") from error
+    known = parts.scheme in ("http", "https")  # as urlsplit writes them
+    if not known or not parts.hostname or re.search(r"\s", url):
         raise ValueError("not an http or https URL")
-    return url.rstrip("/")
+    return parts.geturl().rstrip("/")
+
+
+def _base_url(url: str) -> str:
+    """An address behind which paths are put, and whose proof is the token."""
+    parts = urlsplit(url)
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ValueError("has a name or password, or something behind its path")
+    return url
 
 
 def _own_origin(url: str) -> str:
@@ -155,6 +170,7 @@ OffReason = Literal["dev_mode", "copy"]
 LeastProof = Literal["vault", "page", "passkey"]
 Approvals = Annotated[Literal["any", "sealed"], BeforeValidator(_current_word)]
 Origin = Annotated[str, BeforeValidator(_not_blank), AfterValidator(_web_url)]
+BaseUrl = Annotated[Origin, AfterValidator(_base_url)]
 OwnOrigin = Annotated[str, BeforeValidator(_lower), AfterValidator(_own_origin)]
 Addresses = Annotated[str, BeforeValidator(_addresses)]
 Hours = Annotated[str, AfterValidator(_hours)]
@@ -517,7 +533,7 @@ class Settings(BaseModel):
         "Further mail accounts, each with name, kind, address, aliases, signature, default and its kind's own options.",
         (),
     )
-    fastapi_base_url: Origin | None = option(
+    fastapi_base_url: BaseUrl | None = option(
         "tasks.base_url",
         "FASTAPI_BASE_URL",
         "an http or https URL",
@@ -1054,29 +1070,52 @@ def _in_any_case(variables: Mapping[str, str], names: frozenset[str]) -> dict[st
     }
 
 
+_ENV_LINE = re.compile(
+    r"""
+    ^[^\S\n]* (?:export[^\S\n]+)? '?(\w+)'? [^\S\n]*=
+    (?:
+        [^\S\n]*(['"]) ((?:\\[\s\S]|(?!\2)[^\\])*) \2 [^\S\n]*(?:\#.*)?$  # in quotes it may have several lines
+        | (.*)
+    )
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+
+
 def _read_env(file: Path | None) -> dict[str, str]:
-    """The NAME=VALUE lines that set an option of the tasks contract; others belong to other programs."""
+    """The NAME=VALUE lines that set an option of the tasks contract; others belong to other programs.
+
+    `${NAME}` stands for itself: whoever wrote the file would otherwise read this desk's environment.
+    """
     if file is None:
         return {}
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        text = file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise BadConfig(
             f"cannot read {file}: {error}", hint="correct the file or move it away"
         ) from error
-    pairs = (re.fullmatch(r"\s*(?:export\s+)?(\w+)\s*=(.*)", line) for line in lines)
-    given = {pair[1]: _env_value(pair[2]) for pair in pairs if pair}
+    given = {line[1]: _env_value(line) for line in _ENV_LINE.finditer(text)}
     return _in_any_case(given, _TASKS_VARIABLES)
 
 
-def _env_value(text: str) -> str:
+def _env_value(line: re.Match[str]) -> str:
     """The value without its quotes, and without a comment behind it."""
-    quoted = re.fullmatch(r"""\s*(['"])(.*?)\1\s*(?:#.*)?""", text)
-    if quoted:
-        return re.sub(r"""\\(["'\\])""", r"\1", quoted[2])
-    return re.sub(r"\s#.*", "", text).strip()
+    if line[2]:
+        return re.sub(r"""\\(["'\\])""", r"\1", line[3])
+    return re.sub(r"\s#.*", "", line[4]).strip()
+
+
+_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
+
+
+def _host_of(url: str) -> str | None:
+    """Whom the address leads to, whatever stands before it."""
+    with suppress(ValueError):
+        return urlsplit(url).hostname
+    return None
 
 
 def _tokens_sent_elsewhere(
@@ -1086,9 +1125,7 @@ def _tokens_sent_elsewhere(
     theirs = sources["fastapi_base_url"] == ".env" and sources[
         "service_auth_token"
     ] not in (".env", "default")
-    if theirs and not re.match(
-        r"https?://(127\.0\.0\.1|localhost|\[::1\])(:|/|$)", str(given["fastapi_base_url"])
-    ):
+    if theirs and _host_of(str(given["fastapi_base_url"])) not in _THIS_MACHINE:
         yield FieldProblem(
             "FASTAPI_BASE_URL",
             "the .env names a backend elsewhere, but SERVICE_AUTH_TOKEN is the desk's own",

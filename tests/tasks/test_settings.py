@@ -106,6 +106,7 @@ def test_of_two_spellings_the_upper_case_one_counts(tmp_path: Path) -> None:
         ("SERVICE_AUTH_TOKEN='abc # def'# the token", "abc # def"),
         ('SERVICE_AUTH_TOKEN="it\'s \\"x\\""  # say "what"', 'it\'s "x"'),
         ("  export service_auth_token = abc def ", "abc def"),
+        ("SERVICE_AUTH_TOKEN=abc\nMCP_LOG_LEVEL=  # none\nMCP_LOG_LEVEL=debug", "abc"),
     ],
 )
 def test_a_comment_may_follow_a_value_in_an_env_file(
@@ -173,3 +174,91 @@ def test_a_strangers_folder_cannot_have_the_desks_own_token_sent_to_it(
     ]
     assert local.settings.fastapi_base_url == "http://127.0.0.1:8000"
     assert theirs.settings.service_auth_token.get_secret_value() == "theirs"
+
+
+@requirement("tasks:settings")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://localhost@evil.example",
+        "http://localhost:8000@evil.example",
+        "http://127.0.0.1:x@evil.example/tasks",
+        "HTTP://evil.example",
+    ],
+)
+def test_no_spelling_of_an_address_makes_a_stranger_of_this_machine(
+    tmp_path: Path, url: str
+) -> None:
+    own = {"DESKHAND_HOME": str(tmp_path), "SERVICE_AUTH_TOKEN": "the desk's own"}
+    (tmp_path / ".env").write_text(f"FASTAPI_BASE_URL={url}\n")
+
+    with pytest.raises(BadConfig) as caught:
+        load(own, env_file=tmp_path / ".env")
+
+    assert "set both in one place" in str(caught.value.details["fields"])
+
+
+@requirement("tasks:settings")
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("HTTP://localhost:8000", "http://localhost:8000"),
+        ("Https://Tasks.example/api/", "https://Tasks.example/api"),
+        ("http://[::1]:8000", "http://[::1]:8000"),
+    ],
+)
+def test_the_backends_address_may_be_any_http_or_https_url(
+    tmp_path: Path, given: str, kept: str
+) -> None:
+    loaded = load({"DESKHAND_HOME": str(tmp_path), "FASTAPI_BASE_URL": given})
+
+    assert loaded.settings.fastapi_base_url == kept
+
+
+@requirement("tasks:settings")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://localhost:99999",
+        "http://localhost:x",
+        "http://[::1",
+        "http://?x",
+        "http://ann:secret@localhost:8000",
+        "http://localhost:8000?version=2",
+        "http://localhost:8000/#tasks",
+    ],
+)
+def test_an_address_under_which_no_task_could_be_asked_for_is_refused_at_the_start(
+    tmp_path: Path, url: str
+) -> None:
+    with pytest.raises(BadConfig) as caught:
+        load({"DESKHAND_HOME": str(tmp_path), "FASTAPI_BASE_URL": url})
+
+    assert [field["field"] for field in caught.value.details["fields"]] == [
+        "FASTAPI_BASE_URL"
+    ]
+
+
+@requirement("tasks:settings")
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("\ufeffSERVICE_AUTH_TOKEN=abc", "abc"),
+        ("'SERVICE_AUTH_TOKEN'=abc", "abc"),
+        ('NOTE="first\nSERVICE_AUTH_TOKEN=no\n"\nSERVICE_AUTH_TOKEN=abc', "abc"),
+        ("SERVICE_AUTH_TOKEN=abc\nNOTE=\"it is\nSERVICE_AUTH_TOKEN='no\n'\"", "abc"),
+        ("SERVICE_AUTH_TOKEN=no\nSERVICE_AUTH_TOKEN=abc", "abc"),
+        ("SERVICE_AUTH_TOKEN=${HOME}", "${HOME}"),
+        ('SERVICE_AUTH_TOKEN="unended', '"unended'),
+        ("NOTE='unended\nSERVICE_AUTH_TOKEN=abc", "abc"),
+    ],
+)
+def test_an_env_file_is_read_as_other_programs_read_it(
+    tmp_path: Path, text: str, value: str
+) -> None:
+    (tmp_path / ".env").write_text(f"{text}\nBACKEND_TIMEOUT=7\n", encoding="utf-8")
+
+    loaded = load({"DESKHAND_HOME": str(tmp_path)}, env_file=tmp_path / ".env")
+
+    assert loaded.settings.service_auth_token.get_secret_value() == value
+    assert loaded.settings.backend_timeout == 7
