@@ -634,7 +634,7 @@ class Desk:
             self.now(),
             actor,
             action,
-            printable(target),
+            audit.short_text(target),
             parameters={
                 key: audit.parameter_of(value)
                 for key, value in parameters.items()

@@ -21,21 +21,40 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
     "color_message",
 }
 
-# An address begins where a word does; behind one, where its domain ended. A comment may stand before its sign, which
-# has two wider forms, and a number in brackets behind it.
-_SIGN = "@\uff20\ufe6b"
-_ADDRESS = re.compile(
-    rf"(?<![^\s<>()\[\],;:\"'={_SIGN}])([^\s<>()\[\],;:\"{_SIGN}])[^\s<>()\[\],;:\"{_SIGN}]*(?:\([^()]{{0,100}}\))?"
-    rf"([{_SIGN}](?:\[[^\s\[\]]+\]|[^\s<>()\[\],;:\"'={_SIGN}]*))"
+# The sign of an address has two wider forms, and is spelled out in links and in HTML.
+_SIGN = re.compile("[@\uff20\ufe6b]|%40|&#64;")
+# What stands before the sign, read backwards from it: blanks, a comment, and then words and what is in quotes.
+_LOCAL = re.compile(
+    r"(\s{0,3})(?:\)[^()]{0,100}\(\s{0,3})?"
+    r"((?:\"(?:[^\"]|\"\\)*\"(?!\\)|[^\s<>()\[\],;:\"])+)"
 )
-_QUOTED = re.compile(rf'"[^"]*"([{_SIGN}])')
+_HOST = re.compile(r"\s{0,3}(?:\[|[\w-]+\.[\w-])")
+_QUOTED = re.compile('"[^"]*"([@\uff20\ufe6b])')
 
 
 def mask_addresses(text: str) -> str:
     """The text with every address in it as `j***@example.com`."""
-    if not any(sign in text for sign in _SIGN):
+    signs = list(_SIGN.finditer(text))
+    if not signs:
         return text
-    return _QUOTED.sub(r'"***"\1', _ADDRESS.sub(r"\1***\2", text))
+    kept: list[str] = []
+    end = 0
+    for sign in signs:
+        kept += [_mask_end(text[end : sign.start()], text, sign.end()), sign[0]]
+        end = sign.end()
+    # In quotes there may be a sign, too.
+    return _QUOTED.sub(r'"***"\1', "".join([*kept, text[end:]]))
+
+
+def _mask_end(before: str, text: str, after: int) -> str:
+    """What stands before a sign, without the name at its end."""
+    found = _LOCAL.match(before[::-1])
+    if found is None or (found[1] and not _HOST.match(text, after)):
+        return before
+    name = found[2][-1] + "***"
+    if found[2].endswith('"'):
+        name += '"'
+    return before[: len(before) - found.end()] + name
 
 
 class JsonLines(logging.Formatter):
@@ -51,11 +70,26 @@ class JsonLines(logging.Formatter):
         line |= {key: value for key, value in vars(record).items() if key not in _STANDARD}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        for key, value in line.items():
-            # Whom a call is for is what the contract's log names.
-            if isinstance(value, str) and key != "user_id":
-                line[key] = mask_addresses(value)
-        return json.dumps(line, default=str)
+        # Whom a call is for is what the contract's log names.
+        masked = {
+            key: value if key == "user_id" else _mask_within(value)
+            for key, value in line.items()
+        }
+        return json.dumps(masked, default=str)
+
+
+def _mask_within(value: object) -> object:
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case dict():
+            return {
+                mask_addresses(str(key)): _mask_within(each) for key, each in value.items()
+            }
+        case list() | tuple() | set() | frozenset():
+            return [_mask_within(each) for each in value]
+        case _:
+            return mask_addresses(str(value))
 
 
 class _PrivateFile(RotatingFileHandler):

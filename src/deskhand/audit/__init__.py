@@ -115,7 +115,12 @@ def parameter_of(value: object) -> str | float | bool | None:
         case int() | float() if -_LARGEST < value < _LARGEST:
             return value
         case _:
-            return printable(value)
+            return short_text(value)
+
+
+def short_text(value: object) -> str:
+    """Any value as text of an entry. Masked first: half an address would no longer be seen for one."""
+    return printable(mask_addresses(value if isinstance(value, str) else repr(value)))
 
 
 def redact(value: Any) -> Any:

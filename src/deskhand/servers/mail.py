@@ -9,7 +9,7 @@ from pydantic import Field
 from deskhand.app import Desk
 from deskhand.audit import Result, masked
 from deskhand.config import MAIN, MailKind
-from deskhand.errors import DeskError, FieldProblem, InvalidInput, printable
+from deskhand.errors import DeskError, FieldProblem, InvalidInput
 from deskhand.gate import Outcome, Released
 from deskhand.gate.actions import MOST_RECIPIENTS
 from deskhand.mail import MailSummary
@@ -89,7 +89,10 @@ def _redact_argument(key: str, value: Any) -> Any:
     if key not in _ADDRESSES:
         return value
     named = value if isinstance(value, list) else [value]
-    return ", ".join(masked(printable(each)) for each in named[:MOST_RECIPIENTS])
+    texts = [
+        each if isinstance(each, str) else repr(each) for each in named[:MOST_RECIPIENTS]
+    ]
+    return ", ".join(map(masked, texts))
 
 
 def account_names(desk: Desk) -> tuple[str, ...]:
