@@ -183,6 +183,79 @@ async def test_what_triage_left_is_listed_with_the_mail_and_each_way_to_decide_i
     assert (await room.person.reads("/decide?mail=nobody-has-this")).status_code == 200
 
 
+def find_undo(text: str) -> str:
+    """The moment by which the page's one undo names the last answer."""
+    found = re.search(
+        r'<form method="post" action="/undo">.*?name="at" value="(\d+)"', text, re.DOTALL
+    )
+    assert found, "no undo is offered"
+    return found[1]
+
+
+@requirement("decide:undo")
+async def test_every_decision_can_be_undone_from_any_page_and_the_mail_is_as_before(
+    room: Room,
+) -> None:
+    desk = room.desk
+    await work(desk)
+    notes = {each.name: each.read_text() for each in room.notes()}
+    (oak,) = await desk.mailbox.search("subject:Oak", 5)
+    decisions = {
+        "archive": ({}, "Archived."),
+        "later": ({"until": "when", "when": "+3d"}, "Put off until"),
+        "hand": ({"words": "Ask when."}, "Left to an assistant"),
+        "reply": ({"text": "Friday is fine."}, "Your reply is drafted."),
+    }
+    for what, (fields, said) in decisions.items():
+        await room.do(what, "Oak boards", **fields)
+        assert await room.listed() == [*SUBJECTS[1:]], what
+        elsewhere = await room.read("/notes")
+        toast = elsewhere[elsewhere.index('class="toast"') :]
+        assert said in toast, what
+        assert "Oak boards" in toast, what
+        undone = await room.person.sends("/undo", {"at": find_undo(elsewhere)})
+        place = undone.headers["location"]
+        again = await room.read(place)
+        assert place == f"/decide?done=back&mail={oak.id}", what
+        assert "It waits for your decision again." in again, what
+        assert await room.listed() == [*SUBJECTS], what
+        assert {each.name: each.read_text() for each in room.notes()} == notes, what
+        assert "INBOX" in (await desk.mailbox.list_mails([oak.id]))[0].labels, what
+    assert ">\nFriday is fine.</textarea>" in again
+    assert 'class="toast"' not in await room.read()
+    assert room.notes("Drafts") == []
+    assert (await desk.waiting.counts()).waiting == 0
+    draft = await room.do("reply", "Oak boards", text="Friday is fine.")
+    assert "Friday is fine." in await room.read(draft)
+
+
+@requirement("decide:undo")
+async def test_what_went_on_meanwhile_or_is_too_old_is_not_undone(room: Room) -> None:
+    desk = room.desk
+    await work(desk)
+    await room.do("hand", "Oak boards", words="Ask when.")
+    at = find_undo(await room.read())
+    await room.do("back", "Oak boards")
+    late = await room.person.sends("/undo", {"at": at})
+    assert late.status_code == 403
+    assert "too late to undo that" in late.text
+
+    draft = await room.do("reply", "Roof quote", text="Yes.")
+    at = find_undo(await room.read(draft))
+    card = await desk.waiting.card(draft.rpartition("/")[2])
+    await desk.answers.approve(card.id, card.digest, "person")
+    assert (await room.person.sends("/undo", {"at": at})).status_code == 403
+    assert (await desk.waiting.card(card.id)).state == "held"
+
+    await room.do("archive", "school trip")
+    at = find_undo(await room.read())
+    real = desk.now
+    desk.now = lambda: real() + timedelta(seconds=desk.settings.hold_seconds + 1)
+    assert 'class="toast"' not in await room.read()
+    assert (await room.person.sends("/undo", {"at": at})).status_code == 403
+    assert "The school trip" not in await room.listed()
+
+
 @requirement("decide:answers")
 async def test_what_was_put_off_comes_back_by_itself(room: Room) -> None:
     desk = room.desk
@@ -360,6 +433,7 @@ async def test_by_keyboard_alone_mails_are_decided_and_axe_finds_nothing(
         await page.get_by_role("heading", name="Oak boards").wait_for()  # by itself
         await page.keyboard.press("j")
         await page.get_by_role("heading", name="The school trip", level=1).wait_for()
+        await page.wait_for_load_state()  # a key counts when the page's program runs
         for key, closed in (
             ("r", "Make the draft"),
             ("s", "One hour"),
@@ -372,9 +446,11 @@ async def test_by_keyboard_alone_mails_are_decided_and_axe_finds_nothing(
         assert await judged(page) == []
         await page.keyboard.press("k")
         await page.get_by_role("heading", name="Oak boards", level=1).wait_for()
+        await page.wait_for_load_state()
         await page.keyboard.press("e")
         await page.get_by_role("heading", name="The school trip", level=1).wait_for()
-        await page.get_by_text("Archived.", exact=True).wait_for()
+        await page.get_by_text("Archived. Oak boards").wait_for()
+        await page.wait_for_load_state()
         assert await page.locator("#count-decide").text_content() == "4 mails"
         await receive(desk, letter(subject="Just now", message_id="<now@example.org>"))
         await page.keyboard.press("r")
@@ -389,11 +465,40 @@ async def test_by_keyboard_alone_mails_are_decided_and_axe_finds_nothing(
         await page.get_by_role("heading", name="Weekly figures 46", level=1).wait_for()
         ((_, until),) = await desk.store.read(steps.list_put_off, desk.now(), 5)
         assert until > desk.now() + timedelta(days=2)
-        await page.wait_for_load_state()  # a key counts when the page's program runs
+        await page.wait_for_load_state()
         await page.keyboard.press("l")
         await page.get_by_role("button", name="Try it on the last 100 mails").click()
         await page.get_by_role("button", name="Make this rule").wait_for()
         assert await judged(page) == []
+
+
+@needs_chromium
+@needs_axe
+@requirement("decide:undo")
+async def test_by_keyboard_alone_a_decision_is_taken_back_and_the_reply_stands_there_again(
+    room: Room,
+) -> None:
+    await work(room.desk)
+    async with chromium() as browser, quiet_page(browser, room.address) as page:
+        await sign_in(page, room.desk)
+        await page.goto("/decide")
+        await page.keyboard.press("e")
+        await page.get_by_text("Archived. Oak boards").wait_for()
+        await page.wait_for_load_state()
+        assert await judged(page) == []
+        await page.keyboard.press("u")
+        await page.get_by_role("heading", name="Oak boards", level=1).wait_for()
+        await page.get_by_text("It waits for your decision again.").wait_for()
+        assert await page.locator("#count-decide").text_content() == "5 mails"
+        await page.wait_for_load_state()
+        await page.keyboard.press("r")
+        await page.keyboard.type("Friday.")
+        await page.get_by_role("button", name="Make the draft").press("Enter")
+        await page.get_by_text("Your reply is drafted.").wait_for()
+        await page.wait_for_load_state()
+        await page.keyboard.press("u")
+        await page.get_by_label("Your reply").wait_for()
+        assert await page.get_by_label("Your reply").input_value() == "Friday."
 
 
 @needs_chromium

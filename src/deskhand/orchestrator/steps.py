@@ -156,6 +156,27 @@ def put_off(tx: Transaction, key: str, until: datetime | None) -> bool:
     return tx.execute(sql, later, key, *LEFT) == 1
 
 
+def find_later(tx: Transaction, key: str) -> datetime | None:
+    """Until when a mail was put off."""
+    row = tx.one("SELECT later FROM steps WHERE key = ?", key)
+    if row is None or row[0] is None:
+        return None
+    return clock.from_ms(row[0])
+
+
+def restore(
+    tx: Transaction, seen: Step, state: State, data: MailFacts, later: datetime | None
+) -> bool:
+    """Take back what was decided, where the step rests as it was `seen` after that."""
+    sql = (
+        "UPDATE steps SET state = ?, data = ?, later = ?, error = NULL"
+        " WHERE key = ? AND due IS NULL AND state = ? AND data = ?"
+    )
+    until = later and clock.to_ms(later)
+    was = (seen.key, seen.state, seen.data.model_dump_json())
+    return tx.execute(sql, state, data.model_dump_json(), until, *was) == 1
+
+
 def hand_over(tx: Transaction, step: Step, asked: str | None) -> bool:
     """Leave a mail to an assistant, with the person's words; without any it is the person's again."""
     state: State = "handed" if asked else "needs_info"

@@ -28,7 +28,7 @@ from deskhand.mail.answering import left_out
 from deskhand.mail.mailboxes import find_own
 from deskhand.orchestrator import first_look, status
 from deskhand.orchestrator.steps import count_left
-from deskhand.web import as_sent, follow_ups, permissions, snoozing, times
+from deskhand.web import as_sent, decide, follow_ups, permissions, snoozing, times
 from deskhand.web.attachments import show_attachments
 from deskhand.web.entry import effect, page
 from deskhand.web.events import FIRST, events, state, word
@@ -350,6 +350,8 @@ async def _undo_last(request: Request, form: FormData) -> Response:
         raise InvalidInput(
             "the form does not name what is undone", hint="reload the page and try again"
         )
+    if decided := decide.find_decided(request, form):
+        return await decide.undo(request, form, decided)
     cards = await desk_of(request).answers.undo_last(
         int(at), PERSON, claim_in(request, form)
     )

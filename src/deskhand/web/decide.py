@@ -5,6 +5,7 @@ Whatever is decided wants the same proof as every change of mails.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -15,12 +16,22 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from deskhand import clock
 from deskhand.app import Desk
 from deskhand.errors import Denied, DeskError, InvalidInput, NotFound
 from deskhand.mail import FullMessage, MailSummary
-from deskhand.orchestrator import deciding, first_look, pending, rules, steps, triage
+from deskhand.orchestrator import (
+    deciding,
+    first_look,
+    pending,
+    rules,
+    steps,
+    triage,
+    undeciding,
+)
 from deskhand.orchestrator.rules import Rule
 from deskhand.orchestrator.steps import Step
+from deskhand.orchestrator.undeciding import Decided, Word
 from deskhand.web import snoozing, times
 from deskhand.web.entry import effect, page
 from deskhand.web.proving import demand_person
@@ -48,11 +59,11 @@ def routes() -> list[Route]:
         page("/decide/rule", or_unavailable("To decide", _try_rule)),
         effect("/decide/rule", _make_rule),
         effect("/decide/first", _answer_first),
-        effect("/decide/reply", _act("", _reply)),
+        effect("/decide/reply", _act("replied", _reply)),
         effect("/decide/archive", _act("archived", _archive)),
         effect("/decide/later", _act("later", _put_off)),
         effect("/decide/hand", _act("handed", _hand_over)),
-        effect("/decide/back", _act("back", _bring_back)),
+        effect("/decide/back", _bring_back),
     ]
 
 
@@ -86,8 +97,9 @@ async def _show(
         "done": _say_done(
             request, {step.data.message_id: moment(until).natural for step, until in later}
         ),
+        "told_below": request.query_params.get("done") in ("archived", "later", "handed"),
         "archived": _archived(request),
-        "typed": typed or {},
+        "typed": typed or _find_typed(request, chosen),
         "moment": moment,
     }
     return await render(request, "decide.html", title="To decide", **known | opened)
@@ -183,24 +195,62 @@ _Doing = Callable[[Desk, str, FormData], Awaitable[str | None]]
 """Does it, for a mail by its id; returns where to go, if not to the next mail."""
 
 
-def _act(done: str, act: _Doing) -> Callable[[Request, FormData], Awaitable[Response]]:
+def _act(done: Word, act: _Doing) -> Callable[[Request, FormData], Awaitable[Response]]:
     """An effect that decides one mail and opens the next; what was refused is shown with what was typed."""
 
     async def answer(request: Request, form: FormData) -> Response:
         desk = desk_of(request)
         message_id = text_in(form, "mail")
         following = await _find_next(desk, message_id)
+        before = None
         try:
             await demand_person(request, form)
+            before = await undeciding.look_before(desk, message_id)
             place = await act(desk, message_id, form)
         except (Denied, InvalidInput, NotFound) as failure:
             return await _show(request, failure, form)
-        await desk.record(
-            PERSON, "decide_mail", message_id, {"done": done or "replied"}, None, 0
-        )
+        if before is not None:
+            typed = {name: text_in(form, name) for name in ("text", "to")}
+            request.app.state.last_decision = await undeciding.remember(
+                desk, done, before, typed
+            )
+        await desk.record(PERSON, "decide_mail", message_id, {"done": done}, None, 0)
         return RedirectResponse(place or _address(done, of=message_id, **following), 303)
 
     return answer
+
+
+async def undo(request: Request, form: FormData, decided: Decided) -> Response:
+    """Take the last decision back; its mail is open again, with a reply as it was typed."""
+    await demand_person(request, form)
+    desk = desk_of(request)
+    await undeciding.take_back(desk, decided)
+    request.app.state.last_decision = None
+    request.app.state.taken_back = decided
+    facts = {"done": "undone"}
+    await desk.record(PERSON, "decide_mail", decided.message_id, facts, None, 0)
+    return RedirectResponse(_address("back", mail=decided.message_id), 303)
+
+
+def find_decided(request: Request, form: FormData) -> Decided | None:
+    """The decision that the form names by its moment, where it is the last one and can still be taken back."""
+    decided: Decided | None = request.app.state.last_decision
+    if decided is None or text_in(form, "at") != str(clock.to_ms(decided.at)):
+        return None
+    hold = timedelta(seconds=desk_of(request).settings.hold_seconds)
+    if decided.at + hold <= desk_of(request).now():
+        return None
+    return decided
+
+
+def _find_typed(request: Request, chosen: Step | None) -> dict[str, str]:
+    """The reply to this mail that was taken back just now, as it was typed."""
+    undone: Decided | None = request.app.state.taken_back
+    if undone is None or chosen is None or undone.message_id != chosen.data.message_id:
+        return {}
+    if undone.word != "replied" or request.query_params.get("done") != "back":
+        return {}
+    return undone.typed
 
 
 def _address(done: str, **more: object) -> str:
@@ -237,14 +287,21 @@ async def _hand_over(desk: Desk, message_id: str, form: FormData) -> None:
     await deciding.hand_over(desk, message_id, text_in(form, "words").replace("\r\n", "\n"))
 
 
-async def _bring_back(desk: Desk, message_id: str, form: FormData) -> str:
-    del form
-    step = await deciding.find(desk, message_id)
-    if step.state == "handed":
-        await deciding.take_back(desk, message_id)
-    else:
-        await deciding.put_off(desk, message_id, None)
-    return _address("back", mail=message_id)
+async def _bring_back(request: Request, form: FormData) -> Response:
+    desk = desk_of(request)
+    message_id = text_in(form, "mail")
+    try:
+        await demand_person(request, form)
+        step = await deciding.find(desk, message_id)
+        if step.state == "handed":
+            await deciding.take_back(desk, message_id)
+        else:
+            await deciding.put_off(desk, message_id, None)
+    except (Denied, InvalidInput, NotFound) as failure:
+        return await _show(request, failure, form)
+    request.app.state.last_decision = None
+    await desk.record(PERSON, "decide_mail", message_id, {"done": "back"}, None, 0)
+    return RedirectResponse(_address("back", mail=message_id), 303)
 
 
 # The first look into a mailbox.

@@ -1,21 +1,36 @@
 """The last answer in a sentence, for every page on which it can be undone."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from deskhand import clock
 from deskhand.gate.undo import LastAnswer
+from deskhand.orchestrator.undeciding import Decided
 
 
 @dataclass(frozen=True, slots=True)
 class Undoable:
     said: str
     subject: str | None
-    """Of the one card that was answered; None of a batch."""
+    """Of the mail, or of the one card that was answered; None of a batch."""
     at: int
     """By which the answer is named."""
     seconds: float
     """For so long it can be undone."""
+
+
+def describe_decided(
+    decided: Decided, now: datetime, hold: timedelta, zone: str
+) -> Undoable | None:
+    """What was decided about a mail; None where it is too late to take that back."""
+    left = (decided.at + hold - now).total_seconds()
+    if left <= 0:
+        return None
+    said = _DECIDED[decided.word]
+    if decided.word == "later" and decided.later is not None:
+        until = clock.natural(decided.later, now, zone)
+        said = f"Put off until {until}. It comes back by itself."
+    return Undoable(said, decided.before.subject, clock.to_ms(decided.at), left)
 
 
 def describe_last(last: LastAnswer, now: datetime, zone: str) -> Undoable:
@@ -43,4 +58,11 @@ _SAID = {
     "held": "Approved. Sending in a moment.",
     "rejected": "Rejected. Nothing was sent.",
     "responded": "Sent back with your note. Nothing was sent.",
+}
+
+_DECIDED = {
+    "replied": "Your reply is drafted. It waits for your yes.",
+    "archived": "Archived.",
+    "later": "Put off. It comes back by itself.",
+    "handed": "Left to an assistant, with your words.",
 }

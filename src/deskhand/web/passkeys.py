@@ -14,7 +14,7 @@ from deskhand.gate import passkeys, passwords, webauthn
 from deskhand.gate.claims import Claims
 from deskhand.gate.webauthn import ENROL, NewKey, Said
 from deskhand.store import Transaction
-from deskhand.web import mail, sessions
+from deskhand.web import decide, mail, sessions
 from deskhand.web.approvals import read_letter
 from deskhand.web.entry import effect, page
 from deskhand.web.oauth import say_connection
@@ -88,6 +88,8 @@ async def _challenge(request: Request, form: FormData) -> Response:
     match text_in(form, "for").split("/"):
         case ["", "approvals", *names, verb] if verb in _ANSWERS:
             said = await _read_answer(desk_of(request), form, verb, names)
+        case ["", "undo"] if decide.find_decided(request, form):
+            said = say_form("/undo", form)
         case ["", "undo"] if last := await desk_of(request).answers.last():
             said = Said(
                 word="undone", about=tuple((each.id, each.digest) for each in last.requests)

@@ -19,9 +19,10 @@ from deskhand.gate.undo import find_last
 from deskhand.gate.waiting import Counts, count_waiting
 from deskhand.gate.webauthn import Passkey
 from deskhand.orchestrator.steps import count_left
+from deskhand.orchestrator.undeciding import Decided
 from deskhand.store import Transaction
 from deskhand.unseen import spell_out_line
-from deskhand.web.last import Undoable, describe_last
+from deskhand.web.last import Undoable, describe_decided, describe_last
 from deskhand.web.linked import linked
 from deskhand.web.signing import describe_signing
 from deskhand.web.visible import coded, sentence, visible
@@ -82,13 +83,15 @@ class _Look(NamedTuple):
     has_password: bool = True
 
 
-async def _look_around(desk: Desk, *, signed_in: bool) -> _Look:
+async def _look_around(desk: Desk, decided: Decided | None, *, signed_in: bool) -> _Look:
     with suppress(DeskError, OSError):
-        return await desk.store.read(_look, desk, signed_in=signed_in)
+        return await desk.store.read(_look, desk, decided, signed_in=signed_in)
     return _Look()  # a page that says what is wrong is shown all the same
 
 
-def _look(tx: Transaction, desk: Desk, *, signed_in: bool) -> _Look:
+def _look(
+    tx: Transaction, desk: Desk, decided: Decided | None, *, signed_in: bool
+) -> _Look:
     """All of it by one look: each would take a turn through a thread."""
     found = _Look(
         keys=passkeys.list_keys(tx, desk.policy.seal), has_password=passwords.is_set(tx)
@@ -96,10 +99,22 @@ def _look(tx: Transaction, desk: Desk, *, signed_in: bool) -> _Look:
     if not signed_in:
         return found
     now = desk.now()
-    last = find_last(tx, now, timedelta(seconds=desk.settings.hold_seconds))
-    if last is not None:
-        found = found._replace(last=describe_last(last, now, desk.settings.timezone))
+    last = _find_undoable(tx, desk, decided)
+    found = found._replace(last=last)
     return found._replace(counts=count_waiting(tx, now), deciding=count_left(tx, now))
+
+
+def _find_undoable(tx: Transaction, desk: Desk, decided: Decided | None) -> Undoable | None:
+    """What the person said last, to a card or about a mail, while it can be taken back."""
+    now = desk.now()
+    zone = desk.settings.timezone
+    hold = timedelta(seconds=desk.settings.hold_seconds)
+    answer = find_last(tx, now, hold)
+    said = describe_last(answer, now, zone) if answer else None
+    about = describe_decided(decided, now, hold, zone) if decided else None
+    if said is None or (about is not None and about.at > said.at):
+        return about
+    return said
 
 
 async def render(
@@ -112,7 +127,8 @@ async def render(
     session = getattr(request.state, "session", None)
     desk = request.app.state.desk
     asks = desk.settings.proof == "passkey"
-    seen = await _look_around(desk, signed_in=session is not None)
+    decided = request.app.state.last_decision
+    seen = await _look_around(desk, decided, signed_in=session is not None)
     known = {
         "form_token": session and session.form_token,
         "here": request.url.path,

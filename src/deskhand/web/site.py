@@ -85,6 +85,8 @@ def site(desk: Desk, *, beside: Sequence[BaseRoute] = (), demo: bool = False) ->
     app.state.desk = desk
     app.state.demo = demo
     app.state.last_changes = {}
+    app.state.last_decision = None
+    app.state.taken_back = None
     app.state.stopping = asyncio.Event()
     app.state.events = Events(desk, app.state.stopping)
     app.state.verification = Verification(desk)

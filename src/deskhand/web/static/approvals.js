@@ -47,7 +47,7 @@
 
   // A page of the queue takes the place of this one: its card, what is live, and where we are.
   function take({ answer, page }, { push = true } = {}) {
-    const inbox = one(".inbox", page);
+    const inbox = one("#waiting", page) && one(".inbox", page);
     if (!inbox) {
       const why = one("[role=alert]", page)?.textContent;
       if (answer.redirected || !why) return location.assign(answer.url);

@@ -74,6 +74,8 @@
     if (event.defaultPrevented || !event.target.closest(".toast") || one("#waiting")) return;
     event.preventDefault();
     const { answer, page } = await post(event.target, event.submitter);
+    // A mail that is to be decided again opens where mails are decided.
+    if (answer.ok && new URL(answer.url).pathname === location.pathname) return location.assign(answer.url);
     const said = answer.ok ? "Undone. It waits again." : one("[role=alert]", page)?.textContent ?? "Not done.";
     await keepUp();
     const toast = document.createElement("p");
