@@ -34,7 +34,10 @@ def describe_actor(
         return asked
     token = parameters.get("client")
     if actor.endswith("_mcp"):
-        return f"an assistant ({token})" if token else "an assistant"
+        unnamed = f"an assistant ({token})" if token else "an assistant"
+        return str(parameters.get("asker") or unnamed)
+    if actor == "tasks_api":
+        return f"a program, with the token “{token}”" if token else "a program"
     return describe_asker(None, actor)
 
 

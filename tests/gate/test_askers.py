@@ -115,6 +115,11 @@ def test_a_line_of_the_record_speaks_of_a_person_a_token_a_rule_or_a_part() -> N
     assert describe_actor("person", {}, {}) == "you"
     assert describe_actor("tasks_cli", {}, {}) == "you"
     assert describe_actor("tasks_mcp", {"client": "codex"}, {}) == "an assistant (codex)"
+    named = {"client": "codex", "asker": "Codex 1.2, with the token “codex”"}
+    assert describe_actor("tasks_mcp", named, {}) == named["asker"]
+    assert describe_actor("person", named, {}) == "you"
+    assert describe_actor("tasks_api", {}, {}) == "a program"
+    assert describe_actor("tasks_api", {"client": "sync"}, {}).endswith("token “sync”")
     assert (
         describe_actor("email_mcp", {"action_id": "gone"}, {"other": "Codex"})
         == "an assistant"

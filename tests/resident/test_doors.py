@@ -11,6 +11,7 @@ import httpx2
 import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import Implementation
 
 from deskhand import tokens
 from deskhand.app import Desk
@@ -198,6 +199,30 @@ async def test_what_an_assistant_proposes_is_on_the_record_under_its_tokens_name
     ]
     assert found == [("gmail_mcp", "codex"), ("email_mcp", "codex")]
     assert used is not None
+
+
+@requirement("cards:asker")
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_record_names_who_wrote_a_note_or_a_task_as_a_card_does(
+    era: str, place: Place
+) -> None:
+    token = await place.token("laptop")
+    program = Implementation(name="codex-mcp-client", version="1.2")
+    whole = http_client(f"{place.address}/mcp", token, era, client_info=program)
+    part = http_client(f"{place.address}/tasks/mcp", token, era, client_info=program)
+    async with whole as client:
+        await ok(client, "write_note", path="a.md", frontmatter={}, body="text")
+        await ok(client, "create_task", title="Call")
+        await client.call_tool("send_to_agent", {"recipient": "nobody", "message": "x"})
+    async with part as client:
+        await ok(client, "create_task", title="Write")
+    async with signed_in(place.desk, place.address) as person:
+        page = (await person.reads("/timeline")).text
+
+    # Of the first era a server without sessions hears no more than the token.
+    named = {"legacy": "An assistant"}.get(era, "Codex 1.2")
+    who = f'<span class="who"><bdi>{named}, with the token “laptop”</bdi></span>'
+    assert page.count(who) == 4
 
 
 @requirement("tokens:scopes")

@@ -56,6 +56,8 @@ class Call:
     milliseconds: int
     client: str | None = None
     """The name of the token it came with."""
+    asker: str | None = None
+    """Who called, as a person knows them."""
 
     @property
     def out_of_scope(self) -> bool:
@@ -63,7 +65,8 @@ class Call:
 
     def with_client(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """The parameters of its entry, and who called where that is known."""
-        return parameters | ({"client": self.client} if self.client else {})
+        known = {"client": self.client, "asker": self.asker}
+        return parameters | {name: value for name, value in known.items() if value}
 
 
 Recorder = Callable[[Call], Awaitable[None]]

@@ -11,6 +11,7 @@ from typing import Any
 from mcp.shared.exceptions import MCPError
 
 from deskhand.app import Desk
+from deskhand.askers import current_asker
 from deskhand.audit.behind import Begun
 from deskhand.errors import DeskError, Unavailable, printable
 from deskhand.servers import callers
@@ -62,6 +63,8 @@ def _name_facts(arguments: Mapping[str, Any]) -> dict[str, str]:
     facts = {"arguments": printable(", ".join(sorted(arguments)), 200)}
     if client := callers.client():
         facts["client"] = printable(client)
+    if asker := current_asker():
+        facts["asker"] = asker
     return facts
 
 

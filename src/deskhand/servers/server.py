@@ -202,7 +202,8 @@ class DeskServer(SDKServer):
         finally:
             # A cancelled call may have had its effect; it still goes on the record.
             with anyio.CancelScope(shield=True):
-                await self._record_call(made, arguments, ended, started)
+                asker = describe_caller_in(context)
+                await self._record_call(made, arguments, ended, started, asker)
         if isinstance(ended.content, DeskError):
             return await self.refuse(ended.content, context)
         return ended.content
@@ -259,9 +260,10 @@ class DeskServer(SDKServer):
         arguments: dict[str, Any],
         ended: ToolResult[Any],
         started: float,
+        asker: str,
     ) -> None:
         error = ended.content if isinstance(ended.content, DeskError) else None
-        call = Call(made.name, arguments, error, _since(started), callers.client())
+        call = Call(made.name, arguments, error, _since(started), callers.client(), asker)
         is_ours = made.recorded_by != "nobody" and not ended.recorded
         if self._record and (is_ours or call.out_of_scope):
             await self._record(call)

@@ -16,6 +16,7 @@ from itertools import count
 from operator import attrgetter
 from time import perf_counter
 from typing import Annotated, Any, NamedTuple, TypeVar
+from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
 from fastapi import FastAPI, Header, Path, Request, Response
@@ -44,6 +45,7 @@ log = logging.getLogger("deskhand.tasks")
 
 KEY_LIFE = timedelta(hours=24)
 """How long a create may be repeated under its key."""
+_LONGEST_ASKER = 400
 PURGE_EVERY = 1000
 """After this many creates with a key the old keys are deleted."""
 Id = Annotated[int, Path(ge=1, le=LARGEST_ID)]
@@ -235,6 +237,8 @@ class _Backend:
                 user = named if len(users) == 1 and tokens.is_user_id(named) else None
                 if (door := request.headers.get(recording.ACTOR)) in recording.DOORS:
                     request.state.actor = door
+                    asker = unquote(request.headers.get(recording.ASKER, ""))
+                    request.state.asker = printable(asker, _LONGEST_ASKER) or None
         if user is None:
             raise AuthRequired(
                 "nobody is identified",
@@ -462,6 +466,7 @@ class _Backend:
         named = {
             "user_id": getattr(request.state, "user", None),
             "client": getattr(request.state, "client", None),
+            "asker": getattr(request.state, "asker", None),
         }
         entry = audit.Entry.of(
             self._now(),

@@ -11,10 +11,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from time import perf_counter
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import httpx2
 
+from deskhand.askers import current_asker
 from deskhand.errors import (
     AuthRequired,
     BackendFailed,
@@ -96,6 +98,8 @@ class TasksClient:
             "X-Request-ID": uuid.uuid4().hex,
             recording.ACTOR: actor,
         }
+        if asker := current_asker():
+            headers[recording.ASKER] = quote(asker)
         if key:
             headers["Idempotency-Key"] = key
         if match:

@@ -135,6 +135,8 @@ def _when(desk: Desk, entry: Entry) -> Markup:
 def _details(entry: Entry) -> list[tuple[str, str]]:
     rows = [("actor", entry.actor)]
     for key, value in (entry.parameters or {}).items():
+        if key == "asker":
+            continue  # it stands before the line
         if isinstance(value, str):
             rows.append((key, value))
         elif value is not None:
