@@ -374,6 +374,7 @@ REQUIREMENTS = {
     "doctor:deep": "doctor --deep tries on the person's own desk what is cheap of what strangers tried elsewhere.",
     "doctor:fix": "doctor --fix repairs what is safe, says what it did, and touches nothing of the person's.",
     "connect:own-file": "connect puts one entry into a client's own file and leaves every other byte alone.",
+    "connect:guarded": "connect --server takes a server behind the gate as one of the desk's own, and gives it back.",
     "connect:undo": "connect --undo restores the file as it was, or takes out its entry alone.",
     "connect:broken-file": "A client's file that cannot be read is named and left alone.",
     "connect:works-anywhere": "What connect wrote starts the desk from any folder, without the shell's variables.",

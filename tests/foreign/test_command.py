@@ -60,7 +60,7 @@ def test_a_server_is_added_shown_tested_reviewed_and_removed(
 
     assert added.returncode == 0, added.stderr
     assert "append: ask" in added.stdout
-    assert "next: an assistant starts it with `deskhand mcp stranger`" in added.stdout
+    assert "`deskhand connect CLIENT --server stranger`" in added.stdout
     assert again.returncode == 5
     assert (rules["echo"], rules["append"]) == ("pass", "ask")
     assert not (folder / "done").exists()

@@ -89,6 +89,45 @@ def start(client: str, entry: dict[str, Any]) -> tuple[list[str], dict[str, str]
             return [entry["command"], *entry["args"]], entry["env"]
 
 
+@requirement("connect:guarded")
+def test_a_server_behind_the_gate_is_connected_as_the_desks_own_are(
+    account: Account,
+) -> None:
+    account.set_up()
+    file = account.folder / FILES["claude-code"]
+    file.write_text(before("claude-code"))
+    away = account.deskhand("connect", "claude-code", "--server", "github", "--yes")
+    (account.home / "guard.toml").write_text('[servers.github]\ncommand = ["github"]\n')
+    on_stdio = account.deskhand("connect", "claude-code", "--server", "github", "--yes")
+    servers = read("claude-code", file.read_text())["mcpServers"]
+    undone = account.deskhand(
+        "connect", "claude-code", "--server", "github", "--undo", "--yes"
+    )
+    restored = file.read_text()
+    over_http = account.deskhand(
+        "connect", "claude-code", "--server", "github", "--http", "--yes"
+    )
+    by_address = read("claude-code", file.read_text())["mcpServers"]["deskhand-github"]
+    (account.home / "guard.toml").write_text("")
+    gone = account.deskhand(
+        "connect", "claude-code", "--server", "github", "--undo", "--yes"
+    )
+
+    assert away.code != 0
+    assert "no server github" in away.err
+    assert "guard add" in away.err
+    assert on_stdio.code == 0, on_stdio.err
+    command, variables = start("claude-code", servers["deskhand-github"])
+    assert command[-2:] == ["mcp", "github"]
+    assert variables == {"DESKHAND_HOME": str(account.home)}
+    assert undone.code == 0, undone.err
+    assert restored == before("claude-code")
+    assert over_http.code == 0, over_http.err
+    assert by_address["url"].endswith("/guard/github/mcp")
+    assert gone.code == 0, gone.err
+    assert file.read_text() == before("claude-code")
+
+
 @requirement("connect:own-file")
 @pytest.mark.parametrize("client", CLIENTS)
 def test_the_entry_comes_into_the_clients_own_file_and_goes_again_byte_for_byte(

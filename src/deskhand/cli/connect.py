@@ -7,10 +7,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
-from deskhand.cli.command import command, confirm, flag, opened_desk, shell_variables, tell
-from deskhand.errors import DeskError, InvalidInput, NotFound
+from deskhand.cli.command import (
+    Suggested,
+    command,
+    confirm,
+    flag,
+    opened_desk,
+    shell_variables,
+    tell,
+)
+from deskhand.errors import DeskError, InvalidInput, NotFound, printable
 from deskhand.running import find
-from deskhand.servers import SERVERS
+from deskhand.servers import SERVERS, ServerKind, guarded_kind
 from deskhand.setup.clients import (
     CLIENTS,
     Address,
@@ -42,9 +50,10 @@ def add_to(commands: Any) -> None:
     made.add_argument("client", choices=CLIENTS, help="which program")
     made.add_argument(
         "--server",
-        choices=SERVERS,
+        metavar="NAME",
+        choices=Suggested(SERVERS),
         default="desk",
-        help="which server of the desk (default desk)",
+        help=f"{', '.join(SERVERS)}, or one of `deskhand guard list` (default desk)",
     )
     flag(
         made,
@@ -90,6 +99,8 @@ def _connect(options: argparse.Namespace) -> int:
     name = entry_name(options.server)
     loaded = load()
     with opened_desk(loaded.settings) as desk:
+        if not options.undo:
+            _find_kind(desk, options.server)
         if options.print:
             return _print(desk, client, name, options)
         if options.undo:
@@ -213,10 +224,23 @@ def _server(desk: "Desk", options: argparse.Namespace, token: str) -> Program | 
     if not options.http:
         agent = options.client if options.server in WITH_AGENTS else None
         return this_program(desk.settings.home, "mcp", options.server, agent=agent)
-    path = SERVERS[options.server].path
+    path = _find_kind(desk, options.server).path
     running = find(desk.settings.home)
     port = running.port if running else desk.settings.inbox_port
     return Address(f"http://127.0.0.1:{port}{path}", token)
+
+
+def _find_kind(desk: "Desk", name: str) -> ServerKind:
+    """The server of this name: one of the desk's own, or one behind the gate."""
+    if name in SERVERS:
+        return SERVERS[name]
+    if name not in desk.foreign.entries:
+        known = ", ".join([*SERVERS, *desk.foreign.entries])
+        raise NotFound(
+            f"There is no server {printable(name, 60)}.",
+            hint=f"The servers are {known}; `deskhand guard add` puts another one behind the gate.",
+        )
+    return guarded_kind(name)
 
 
 def _fresh_token(desk: "Desk", name: str) -> str:

@@ -141,8 +141,8 @@ def _add(options: argparse.Namespace) -> None:
 
 def _tell_next(name: str) -> str:
     return (
-        f"next: an assistant starts it with `deskhand mcp {name}`, or has its tools beside the desk's own where"
-        " guard.toml says `on_desk = true` for it"
+        f"next: `deskhand connect CLIENT --server {name}` gives it to an assistant; or it has its tools beside the"
+        " desk's own where guard.toml says `on_desk = true` for it"
     )
 
 
