@@ -1,5 +1,6 @@
 """MCPClient: a kept connection, restarted when it died, and a fallback that reads as nothing but a fallback."""
 
+import asyncio
 import json
 import os
 import signal
@@ -208,7 +209,11 @@ for line in sys.stdin:
                 "serverInfo": {"name": "foreign", "version": "1"},
             }
         case "tools/list":
-            tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ANSWERS]
+            form = {"type": "object"}
+            tools = [{"name": name, "inputSchema": form} for name in ANSWERS]
+            for each in tools:
+                if each["name"].startswith("typed"):
+                    each["outputSchema"] = form | {"required": ["a"]}
             said["result"] = {"tools": tools}
         case "tools/call":
             said |= ANSWERS[asked["params"]["name"]]
@@ -265,3 +270,52 @@ async def test_a_server_that_answers_with_a_protocol_error_is_not_called_unavail
         assert gmail._client is connection
     finally:
         await gmail.close()
+
+
+@requirement("orchestrator:client")
+async def test_whatever_fails_is_logged_and_goes_to_the_fallback(home: Home) -> None:
+    refusal = {
+        "error": "not_found",
+        "message": "no",
+        "details": {"message": "x", "self": 1},
+    }
+    answers = {
+        "no_list": {"result": {"content": "x"}},
+        "nothing": {"result": {}},
+        "typed_wrong": {"result": {"content": [], "structuredContent": {"b": 1}}},
+        "typed_not": said("Hello."),
+        "odd_details": {"result": said(json.dumps(refusal))["result"] | {"isError": True}},
+    }
+    gmail = foreign(home, **answers, say=said("Hello."))
+    try:
+        for tool in answers:
+            answer = await gmail.call_tool(tool, {}, lambda: "stayed")
+            assert answer["fallback"] == "stayed"
+            with pytest.raises((Internal, NotFound)):
+                await gmail.call_tool(tool, {})
+        unsaid = await gmail.call_tool("say", {"what": object()}, lambda: "stayed")
+        assert (unsaid["error"], unsaid["fallback"]) == ("internal_error", "stayed")
+        assert await gmail.call_tool("say", {}) == {"result": "Hello."}
+    finally:
+        await gmail.close()
+    (log,) = (home.vault / "Logs").glob("orchestrator_*.jsonl")
+    events = [json.loads(line)["event"] for line in log.read_text().splitlines()]
+    assert events == 8 * ["internal_error"] + 2 * ["not_found"] + ["internal_error"]
+
+
+@requirement("orchestrator:client")
+def test_a_client_outlives_its_event_loop_and_takes_the_vault_as_text(home: Home) -> None:
+    (home.vault / "a.md").write_text("Hello.\n")
+    command = [warm_python(), "-m", "deskhand", "mcp", "obsidian"]
+    notes = MCPClient(
+        "obsidian",
+        command,
+        str(home.vault),  # type: ignore[arg-type]
+        environment=home.environment,
+    )
+    for _ in range(2):
+        answer = asyncio.run(notes.call_tool("read_note", {"path": "a.md"}))
+        assert answer["body"] == "Hello.\n"
+    answer = asyncio.run(notes.call_tool("read_note", {"path": "b.md"}, lambda: "stayed"))
+    assert answer["fallback"] == "stayed"
+    assert list((home.vault / "Logs").glob("orchestrator_*.jsonl"))

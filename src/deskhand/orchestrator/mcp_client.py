@@ -58,6 +58,10 @@ _LOST = (
     anyio.EndOfStream,
     httpx2.HTTPError,
 )
+_UNREADABLE = (ValueError, RuntimeError)
+"""What the SDK says of a call that cannot be written down, and of an answer that is not in its form."""
+_NAMED = ("fields", "retryable", "message", "self")
+"""Details that an error of ours has another way, or that no keyword may be called."""
 
 
 class _Complaints:
@@ -102,7 +106,7 @@ class MCPClient:
         self.server_name = server_name
         self.command = command
         """The server's command line, or the URL of one that runs."""
-        self.vault_path = vault_path
+        self.vault_path = Path(vault_path)
         self._environment = environment
         self._token = token
         self._seconds = seconds
@@ -163,6 +167,12 @@ class MCPClient:
                 f"the {self.server_name} server broke off",
                 reason=type(error).__name__,
                 hint="it is started anew",
+            ) from error
+        except _UNREADABLE as error:
+            why = printable(str(error).partition("\n")[0])
+            raise Internal(
+                f"the {self.server_name} server's {printable(tool_name)} cannot be used: {why}",
+                reference="-",
             ) from error
 
     def _is_answer(self, error: MCPError) -> bool:
@@ -244,7 +254,8 @@ class MCPClient:
 
     async def _drop(self) -> None:
         owner, self._owner, self._client = self._owner, None, None
-        if owner is not None:
+        # One that is done may have lived in an event loop that is closed: nothing waits for it.
+        if owner is not None and not owner.done():
             self._leave.set()
             with suppress(asyncio.CancelledError, *_LOST, ExceptionGroup):
                 await asyncio.wait([owner], timeout=10)
@@ -324,9 +335,7 @@ def _error(result: CallToolResult) -> DeskError:
     except (ValueError, KeyError, TypeError):
         return Internal(printable(text), reference="-")
     hint = details.pop("hint", None)
-    known = {
-        key: value for key, value in details.items() if key not in ("fields", "retryable")
-    }
+    known = {key: value for key, value in details.items() if key not in _NAMED}
     if known.get("reason") == "provider_unavailable":
         del known["reason"]
         return ProviderDown(message, hint=hint, **known)
