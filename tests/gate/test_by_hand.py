@@ -97,6 +97,35 @@ async def test_a_mail_that_the_person_writes_into_approved_is_sent_without_any_t
 
 
 @requirement("orchestrator:plain-file")
+@pytest.mark.parametrize("status", ["done", "Rejected"])
+async def test_a_mail_in_approved_that_says_it_is_over_is_named_and_sent_when_it_no_longer_does(
+    site: Site, status: str
+) -> None:
+    draft = "---\nto: ann@example.org\nsubject: Lunch\nstatus: {}\n---\nAt noon?\n"
+    put(site, draft.format(status))
+    await send_approved(site)
+    assert site.sent == []
+    why = idle_files(site)["Approved/mine.md"]
+    assert why.startswith(f"its status is {status.lower()}")
+
+    put(site, draft.format("pending_approval"))
+    await send_approved(site)
+    (mail,) = site.sent
+    assert mail["Subject"] == "Lunch"
+
+
+@requirement("orchestrator:plain-file")
+async def test_of_a_drafts_text_nothing_is_left_out_but_the_blank_lines_around_it(
+    site: Site,
+) -> None:
+    body = "\n \n    a table\n\n    of two lines\n\n"
+    put(site, f"---\nto: ann@example.org\nsubject: Lunch\n---\n{body}")
+    await send_approved(site)
+    (mail,) = site.sent
+    assert mail.get_content().replace("\r\n", "\n") == "    a table\n\n    of two lines\n"
+
+
+@requirement("orchestrator:plain-file")
 async def test_with_sealed_approvals_a_mail_without_a_type_waits_for_a_yes_on_the_page(
     site: Site,
 ) -> None:

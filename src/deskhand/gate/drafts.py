@@ -70,6 +70,8 @@ class DraftReader(Follower):
 
     async def read_action(self, found: RequestFile, request: Request | None) -> Action:
         letter = files.read_draft(found)
+        if request is None:
+            files.demand_open(found)
         if await self._store.read(authorship.is_a_tools, found.properties, found.body):
             raise InvalidInput(
                 "an assistant wrote this text, and only the person and the desk write drafts"

@@ -17,6 +17,7 @@ from deskhand.foreign.arguments import shorten_rows
 from deskhand.gate.actions import Action, SendEmail, addresses_of
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.handwritten import is_sealed
+from deskhand.gate.letters import trim
 from deskhand.gate.links import read_html
 from deskhand.gate.question import Question
 from deskhand.gate.requests import Request
@@ -33,6 +34,7 @@ _MEANT = (
 )
 """What the seal covers. Other properties are the person's or a plugin's, and `status` is how the person says yes."""
 _YES = ("pending_approval", "approved")
+_OVER = ("done", "rejected")
 _MESSAGE = re.compile(r"^## Message\n\n(`{3,})text\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 _SEAL_LINE = re.compile(r'\nseal: "[0-9a-f]{64}"\n')
 _HOW = "Move this file to Approved/ to say yes, to Rejected/ to say no; nothing has to be edited."
@@ -263,7 +265,16 @@ def read_draft(found: RequestFile) -> SendEmail:
         if given[key] or key == "to"
     }
     others = {key: given[key] for key in ("subject", "reply_to_message_id")}
-    return SendEmail(body=_draft_body(found.body), **others, **lines)
+    return SendEmail(body=trim(found.body), **others, **lines)
+
+
+def demand_open(found: RequestFile) -> None:
+    """A draft of which the desk knows nothing is no yes where it says itself that it was sent or refused."""
+    status = found.properties.get("status")
+    if isinstance(status, str) and status.strip().lower() in _OVER:
+        raise InvalidInput(
+            f"its status is {status.strip().lower()}: write pending_approval there to have it sent"
+        )
 
 
 def digest_words(letter: Action) -> str:
@@ -278,9 +289,3 @@ def rewrite_draft(found: RequestFile, action: Action) -> str:
         key: value for key, value in found.properties.items() if key not in ("cc", "bcc")
     }
     return frontmatter.rewrite(found.text, others | _heading(action), action.body)
-
-
-def _draft_body(body: str) -> str:
-    """The same text, whichever line ends the person's editor writes."""
-    text = body.replace("\r\n", "\n").strip()
-    return f"{text}\n" if text else ""

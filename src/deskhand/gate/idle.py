@@ -81,6 +81,7 @@ def _explain_draft(tx: Transaction, found: RequestFile, why: str) -> str:
         return _NOT_THE_PERSONS
     try:
         files.read_draft(found)
+        files.demand_open(found)
     except InvalidInput as error:
         return error.message
     return f"{why}; it is looked at again"

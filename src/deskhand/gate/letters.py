@@ -1,9 +1,12 @@
 """What the person makes of a request before they say yes to it."""
 
+import re
 from dataclasses import dataclass
 
 from deskhand.gate.actions import Action
 from deskhand.gate.requests import Request
+
+_BLANK_LINES = re.compile(r"\A\s*\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,7 @@ class Letter:
 def edit_action(request: Request, letter: Letter) -> Action:
     body = letter.body.replace("\r\n", "\n")
     if request.home == "Drafts" and body.strip():
-        body = f"{body.strip()}\n"  # as a note is read
+        body = trim(body)  # as a note is read
     changes = {
         "to": letter.to,
         "cc": letter.cc,
@@ -32,3 +35,9 @@ def edit_action(request: Request, letter: Letter) -> Action:
     return request.action.edit(
         {name: value for name, value in changes.items() if value is not None}
     )
+
+
+def trim(body: str) -> str:
+    """The text of a draft's note: whichever line ends an editor writes, and without the blank lines around it."""
+    text = _BLANK_LINES.sub("", body.replace("\r\n", "\n")).rstrip()
+    return f"{text}\n" if text else ""
