@@ -871,7 +871,16 @@ def test_filters_see_one_pair_per_scalar_and_per_item() -> None:
         "c": None,
         "d": {"e": 1},
         "f": [],
+        "g": " wide ",
     }
-    assert list(properties(frontmatter)) == (
-        [("a", "x"), ("b", "y"), ("b", "1"), ("b", "true"), ("b", ""), ("c", "")]
-    )
+    assert list(properties(frontmatter)) == [
+        ("a", "x"),
+        ("b", "y"),
+        ("b", "1"),
+        ("b", "true"),
+        ("b", ""),
+        ("b", "null"),
+        ("c", ""),
+        ("c", "null"),
+        ("g", "wide"),
+    ]

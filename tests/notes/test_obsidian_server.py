@@ -171,11 +171,13 @@ async def test_long_lists_and_searches_come_in_pages(notes: Client, home: Home) 
         assert (await refused(notes, "search_notes", **asked))["error"] == "parse_error"
 
 
+@requirement("notes:contract")
 async def test_filters_compare_as_text_without_case_and_look_into_lists(
     notes: Client, home: Home
 ) -> None:
     (home.vault / "a.md").write_text(
-        "---\nstatus: Pending\ntags: [A, b]\npriority: 2\nurgent: true\n---\n"
+        "---\nstatus: Pending\ntags: [A, b]\npriority: 2\nurgent: true\n"
+        "wide: ' a  b '\nnone:\ntilde: ~\n---\n"
     )
 
     for text in (
@@ -186,9 +188,13 @@ async def test_filters_compare_as_text_without_case_and_look_into_lists(
         "priority:2",
         "urgent:true",
         "status: pending",
+        "wide: a  b ",
+        "none:",
+        "none:null",
+        "tilde:null",
     ):
         assert (await ok(notes, "list_notes", directory="", filter=text))["notes"], text
-    for text in ("status:pend", "tags:c", "priority:02", "other:x"):
+    for text in ("status:pend", "tags:c", "priority:02", "other:x", "status:null"):
         assert (await ok(notes, "list_notes", directory="", filter=text))["notes"] == [], (
             text
         )

@@ -24,7 +24,7 @@ from deskhand.notes import frontmatter, links
 from deskhand.notes.matching import fold, pairs, words_of
 from deskhand.notes.walk import Key, Root, key_of, read
 
-VERSION = 2
+VERSION = 3
 RACY_NS = 2_000_000_000
 BUSY_SECONDS = 30
 KEPT_OPEN = 4

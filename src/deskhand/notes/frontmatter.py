@@ -18,6 +18,8 @@ from deskhand.errors import FieldProblem, InvalidInput, Unreadable, printable
 
 MAX_BLOCK_BYTES = 64 * 1024
 MAX_DEPTH = 32
+NULL = "null"
+"""What a filter calls a property that has no value."""
 
 _BOM = "\ufeff"
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -129,12 +131,17 @@ def value_texts(frontmatter: Mapping[str, Any]) -> Iterator[str]:
 
 
 def properties(frontmatter: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(key, text) for filters: one for each scalar at the top and for each item of a list at the top."""
+    """(key, text) for filters: one for each scalar at the top and for each item of a list at the top.
+
+    Blanks around a text do not count, since a filter has none, and what is null is found by that word and by nothing.
+    """
     for key, value in frontmatter.items():
         items = value if isinstance(value, list) else [value]
         for item in items:
             if not isinstance(item, list | dict):
-                yield key, next(_leaf_texts(item), "")
+                yield key.strip(), next(_leaf_texts(item), "").strip()
+            if item is None:
+                yield key.strip(), NULL
 
 
 def _leaf_texts(value: Any) -> Iterator[str]:

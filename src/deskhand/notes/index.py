@@ -199,7 +199,9 @@ def _has_property(view: View, path: str, wanted: tuple[str, str]) -> bool:
         return False
     source = content[0].decode("utf-8", "replace")
     block, _ = frontmatter.split(source)
-    if not block or not all(matching.may_hold(block, word) for word in wanted[1].split()):
+    # What is null need not be written as that word.
+    words = [] if wanted[1] == frontmatter.NULL else wanted[1].split()
+    if not block or not all(matching.may_hold(block, word) for word in words):
         return False
     return wanted in catalog.text_of(source).properties
 
