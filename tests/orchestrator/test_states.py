@@ -105,6 +105,13 @@ def test_a_note_is_named_with_the_words_of_its_mail_in_every_alphabet(
 
 
 @requirement("orchestrator:states")
+def test_the_folders_of_the_way_are_there_before_the_first_mail(office: Office) -> None:
+    office.passes()
+    for folder in ("Needs_Action", "Drafts", "Approved", "Done", "Logs"):
+        assert (office.vault / folder).is_dir(), folder
+
+
+@requirement("orchestrator:states")
 def test_archive_urgent_delegate_and_needs_info_go_where_the_seed_draws_them(
     office: Office,
 ) -> None:

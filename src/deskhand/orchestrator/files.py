@@ -15,6 +15,15 @@ _ANYWHERE = ((NEEDS_ACTION,), (DRAFTS,), ("Approved",), ("Rejected",), (DONE,))
 _TRIES = 5
 
 
+def make_places(root: Path) -> None:
+    """The folders of the way from a mail to its answer, beside those by which the person answers."""
+    if (root / "Approved").is_dir():  # where that one stays away, so do these
+        with suppress(DeskError, OSError):  # whoever writes there says what is wrong
+            for folder in (NEEDS_ACTION, DRAFTS, DONE):
+                with paths.opened(root, (folder,), create=True):
+                    pass
+
+
 def place(root: Path, folder: str, name: str, text: str) -> None:
     """Write the file, unless it is there or was moved on by a person meanwhile."""
     if where(root, name) is None:
