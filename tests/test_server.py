@@ -182,6 +182,7 @@ def test_a_tool_that_is_not_strict_cannot_be_served() -> None:
         DeskServer("test", [Tool.from_function(add, title="Add", annotations=READS)])
 
 
+@requirement("errors:two-forms")
 async def test_an_unknown_tool_is_a_protocol_error() -> None:
     async with Client(server()) as client:
         with pytest.raises(MCPError) as caught:
