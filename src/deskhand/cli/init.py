@@ -196,10 +196,7 @@ def _ask_all(
     from deskhand.setup import init
 
     current = {name: init.current_value(home, name) for name in _FLAGS.values()}
-    found = init.vaults(environment.variables())
-    vaults = {str(number): str(vault) for number, vault in enumerate(found, 1)}
-    for number, vault in vaults.items():
-        print(f"  {number}  {vault}", file=sys.stderr)
+    vaults = _list_vaults()
     answers: dict[str, str] = {}
 
     def ask(name: str, question: str, note: str | None = None) -> None:
@@ -242,6 +239,17 @@ def _ask_all(
         f"without an answer: {environment.timezone(environment.variables())}",
     )
     return answers
+
+
+def _list_vaults() -> dict[str, str]:
+    """The vaults of this machine by the numbers under which they are shown."""
+    from deskhand.setup import init
+
+    found = init.vaults(environment.variables())
+    vaults = {str(number): str(vault) for number, vault in enumerate(found, 1)}
+    for number, vault in vaults.items():
+        print(f"  {number}  {vault}", file=sys.stderr)
+    return vaults
 
 
 def _is_there(vault: str, options: argparse.Namespace) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -16,7 +17,14 @@ from deskhand.gate.following import Follower, knows_thread
 from deskhand.gate.idle import IdleFile
 from deskhand.gate.idle import find as find_idle
 from deskhand.gate.proofs import Policy
-from deskhand.gate.requests import DRAFT_PREFIX, Folder, Request, State, is_draft_id
+from deskhand.gate.requests import (
+    DRAFT_PREFIX,
+    Folder,
+    Request,
+    State,
+    is_draft_id,
+    open_draft,
+)
 from deskhand.mail import Mailbox
 from deskhand.store import Store, Transaction
 
@@ -151,19 +159,10 @@ class DraftReader(Follower):
             log.info("no_draft", extra={"file": found.path, "why": error.message})
             self._unopened[found.path] = error.message
             return None
-        now = self._now()
-        request = Request(
-            id=draft_id,
-            origin="draft",
-            send_id=sha256(f"{draft_id} {name[1]}".encode()).hexdigest()[:16],
-            asked=action.digest,
-            proposed=action,
-            action=action,
-            digest=action.digest,
-            state="waiting",
+        send_id = sha256(f"{draft_id} {name[1]}".encode()).hexdigest()[:16]
+        request = replace(
+            open_draft(draft_id, action, send_id, self._now()),
             file=found.name,
-            folder="Drafts",
-            created=now,
             asked_by=UNWRITTEN,
         )
         if not await self._store.write(ledger.insert, request):

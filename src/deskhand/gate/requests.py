@@ -239,5 +239,22 @@ def file_name(request_id: str, kind: str, revision: int) -> str:
     return f"{name}-{revision}.md"
 
 
+def open_draft(draft_id: str, action: Action, send_id: str, now: datetime) -> Request:
+    """A draft as it begins: it waits for the person, who may edit it in its file."""
+    return Request(
+        id=draft_id,
+        origin="draft",
+        send_id=send_id,
+        asked=action.digest,
+        proposed=action,
+        action=action,
+        digest=action.digest,
+        state="waiting",
+        file=draft_file_name(draft_id),
+        folder="Drafts",
+        created=now,
+    )
+
+
 def draft_file_name(draft_id: str) -> str:
     return f"reply-{draft_id.removeprefix(DRAFT_PREFIX)}.md"

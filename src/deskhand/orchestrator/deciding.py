@@ -6,6 +6,7 @@ A reply can be drafted to every other mail too.
 import asyncio
 import uuid
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,7 +19,7 @@ from deskhand.gate.completing import in_thread, own_address
 from deskhand.gate.correspondents import learn_about
 from deskhand.gate.files import fenced
 from deskhand.gate.outcomes import refuse_off
-from deskhand.gate.requests import DRAFT_PREFIX, Request, draft_file_name
+from deskhand.gate.requests import DRAFT_PREFIX, open_draft
 from deskhand.mail import FullMessage
 from deskhand.mail.addresses import addresses_in
 from deskhand.mail.answering import address_all, address_author, left_out
@@ -85,18 +86,8 @@ async def _draft_alone(desk: Desk, message_id: str, text: str, *, to_all: bool) 
     written = mails.write_reply(mail, text, account, own, signature, to_all=to_all)
     action = in_thread(written, mail)
     draft_id = f"{DRAFT_PREFIX}{uuid.uuid4().hex[:16]}"
-    request = Request(
-        id=draft_id,
-        origin="draft",
-        send_id=fingerprint(draft_id),
-        asked=action.digest,
-        proposed=action,
-        action=action,
-        digest=action.digest,
-        state="waiting",
-        file=draft_file_name(draft_id),
-        folder="Drafts",
-        created=desk.now(),
+    request = replace(
+        open_draft(draft_id, action, fingerprint(draft_id), desk.now()),
         reason="You wrote this reply.",
         asked_by="person",
         sender=sender(mail),

@@ -15,7 +15,7 @@ from deskhand.gate.actions import Mail, address_lines
 from deskhand.gate.asking import participants_of
 from deskhand.gate.completing import in_thread, own_address, with_signature
 from deskhand.gate.files import fenced
-from deskhand.gate.requests import DRAFT_PREFIX, Request, draft_file_name
+from deskhand.gate.requests import DRAFT_PREFIX, Request, draft_file_name, open_draft
 from deskhand.mail import FullMessage, MailSummary, mime
 from deskhand.mail.answering import address_all, address_author
 from deskhand.mail.mailboxes import find_own, split
@@ -193,18 +193,8 @@ def _draft(
         action = in_thread(reply, mail)
         sender = triage.sender(mail)
         participants = participants_of(mail)
-    return Request(
-        id=draft_id,
-        origin="draft",
-        send_id=watcher.fingerprint(draft_id),
-        asked=action.digest,
-        proposed=action,
-        action=action,
-        digest=action.digest,
-        state="waiting",
-        file=draft_file_name(draft_id),
-        folder="Drafts",
-        created=now,
+    return replace(
+        open_draft(draft_id, action, watcher.fingerprint(draft_id), now),
         reason=decision.reasoning,
         mail=held.step.key,
         sender=sender,

@@ -43,15 +43,8 @@ def unsubscribing_tools(desk: Desk) -> list[DeskTool]:
         way = find_way_out(await desk.mailbox.read_raw(message_id))
         if way.one_click:
             return await leave(mail, way)
-        if way.address is None:
-            hint = (
-                f"the person can open {printable(way.page, 500)}"
-                if way.page
-                else "the mail does not say how"
-            )
-            raise NotFound("the list names no address to write to", hint=hint)
         letter = SendEmail(
-            to=way.address,
+            to=_demand_address(way),
             subject=way.subject,
             body=way.body,
             sender=await own_address(desk.mailbox, mail),
@@ -74,3 +67,12 @@ def unsubscribing_tools(desk: Desk) -> list[DeskTool]:
             unsubscribe, title="Leave a mailing list", annotations=SENDS, recorded_by="gate"
         )
     ]
+
+
+def _demand_address(way: WayOut) -> str:
+    if way.address is not None:
+        return way.address
+    hint = "the mail does not say how"
+    if way.page:
+        hint = f"the person can open {printable(way.page, 500)}"
+    raise NotFound("the list names no address to write to", hint=hint)
