@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,10 +110,16 @@ class Running:
         self.process.stdout.close()
 
 
-def start(folder: Path, environment: dict[str, str], *arguments: str) -> Running:
+def start(
+    folder: Path,
+    environment: dict[str, str],
+    *arguments: str,
+    before: Sequence[str] = (),
+) -> Running:
     began = time.perf_counter()
     errors = folder / f"said-{time.monotonic_ns()}"
-    command = [sys.executable, "-m", "deskhand", "up", "--no-browser", "--json", *arguments]
+    up = [sys.executable, "-m", "deskhand", "up", "--no-browser", "--json"]
+    command = [*before, *up, *arguments]
     with errors.open("w") as said:
         process = subprocess.Popen(
             command,
