@@ -2,6 +2,8 @@
 
 Three desks that differ only in the length of their records (1,000, 10,000 and 100,000 lines) are asked in turns, so
 that all of them meet the same moments of the machine. The ratio of the largest to the smallest counts: at most 1.3.
+
+python3 run.py bench page [--rounds N] [--waiting N] [--json] [--beside CHECKOUT [--lines N]]
 """
 
 import argparse
@@ -18,6 +20,7 @@ from typing import Any
 import anyio
 import httpx2
 
+from bench.page_beside import compare
 from deskhand import audit, clock
 from deskhand.app import Desk
 from deskhand.config import load
@@ -148,7 +151,16 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--waiting", type=int, default=1000)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument(
+        "--beside", type=Path, metavar="CHECKOUT", help="of another version"
+    )
+    parser.add_argument(
+        "--lines", type=int, default=SIZES[1], help="of both records, beside"
+    )
     options = parser.parse_args(argv)
+    if options.beside:
+        given = {"lines": options.lines, "waiting": options.waiting}
+        return compare(options.beside, PATHS, options.rounds, given)
     rows = anyio.run(measured, options.rounds, options.waiting)
     if options.json:
         print(json.dumps(rows))
