@@ -16,7 +16,7 @@ from deskhand import audit, unseen
 from deskhand.agents import lines
 from deskhand.cli.command import plain
 from deskhand.errors import DeskError
-from deskhand.gate import files, oddities, risk
+from deskhand.gate import authorship, files, oddities, risk
 from deskhand.gate.actions import Mail
 from deskhand.gate.differences import describe_difference
 from deskhand.mail import addresses, importing, mime, query
@@ -222,6 +222,9 @@ PIECES = (
         "OR ",
         "(a ",
         "{a ",
+        "thread_id: ",
+        "---\n",
+        "a@b.c ",
         "BEGIN:VTODO\n",
         "A;B=",
     ),
@@ -333,6 +336,14 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
+def _author(text: str) -> object:
+    return authorship.marks_of(f"---\nto: ann@example.org\n---\nemail_send {text}")
+
+
+def _authors_of_properties(text: str) -> object:
+    return authorship.marks_of(f"---\ntype: email_send\nto: {text}\n---\nx")
+
+
 def _headings(text: str) -> object:
     outline = read_outline(text)
     return outline.headings, [*editing.block_ids(outline)]
@@ -373,6 +384,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "frontmatter": _block,
     "a note": frontmatter.parse,
     "links of a note": partial(links.targets, {}),
+    "who wrote a note": _author,
+    "whom a note names": _authors_of_properties,
     "tags of a note": partial(links.tags, {}),
     "headings of a note": _headings,
     "an edit of a note": _edit,

@@ -665,7 +665,7 @@ async def test_an_edited_note_is_known_as_a_tools(
     )
 
     properties = desk.vault.read("a.md").frontmatter
-    assert desk.store.write_sync(lambda tx: authorship.is_a_tools(tx, properties))
+    assert desk.store.write_sync(lambda tx: authorship.is_a_tools_yes(tx, properties))
 
 
 @requirement("notes:small")

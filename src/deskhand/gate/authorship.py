@@ -1,41 +1,112 @@
 """Which notes a tool wrote or moved: none of them is the person's own word, wherever it lies and whatever it is called.
 
 A note is known again by what it says, not by its name, its place or its bytes: those change on its way to Approved/.
+A yes covers any words, so a tool that wrote one, in whatever form, wrote one to everybody whom its note names. A mail
+is known by its recipient and by most of its words.
 """
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
-from itertools import combinations, islice
+from itertools import islice
 from typing import Any
+from zlib import crc32
 
-from deskhand.errors import Unreadable
+from deskhand import unseen
+from deskhand.errors import InvalidInput, Unreadable
 from deskhand.gate.actions import MAIL_TYPES
+from deskhand.mail.addresses import recipient
 from deskhand.notes import frontmatter
 from deskhand.notes.frontmatter import Note
 from deskhand.store import Transaction
 
 _NAMING = ("to", "thread_id", "subject", "reply_to_message_id")
-_PARTS = [kept for size in range(1, 4) for kept in combinations(_NAMING, size)]
 _FENCE = re.compile(r"^---[ \t]*\r?$\n?", re.MULTILINE)
 _FENCES = 8
 _PROPERTY = re.compile(
-    rf"^[ \t\"']*(type|{'|'.join(_NAMING)})[ \t\"']*:(.*)$", re.MULTILINE
+    rf"^[ \t\"']*(type|{'|'.join(_NAMING)})[ \t\"']*:(.*)$",
+    re.MULTILINE | re.IGNORECASE,
 )
+_MEMBER = re.compile(r"^(?=[\"']?[a-z_]{2,20}[\"']?[ \t]*:)", re.MULTILINE | re.IGNORECASE)
+_YES = re.compile("|".join(kind.replace("_", "[_-]") for kind in MAIL_TYPES.values()))
+_PART = r"[^\s<>()\[\],;:\"\\@]"
+_ADDRESS = re.compile(rf"(?<!{_PART})({_PART}++)@(?=([\w.-]++))")
+_SIGNS = re.compile(r"[^\w.]")
+_THREAD = re.compile(r"thread[_-]?id\W{0,10}([\w.@+=/-]{1,300})")
+_NAMED = 1000
+"""So many people a note may name that has the words of a yes; another is not written."""
+_THREADS = 10_000
+_LONGEST = 300
+_SIGNS_BEFORE = 8
+_RECIPIENTS = 20
+_WORD = re.compile(r"\w+")
+_WORDS = 100_000
+_PHRASE = 3
+_PHRASES = 200
 
 
 def marks_of(text: str) -> list[str]:
-    """The marks of a note that could pass for an approval or for a draft; none where it names nobody to write to."""
-    found: list[str | None] = []
-    for note in _readings(text):
-        given = note.frontmatter
-        found += [mark_of(given), *_marks_of_words(given, note.body)]
-        if given.get("type") in MAIL_TYPES.values():
-            # An approval that names less covers more, so it is known by every part of what it names.
-            parts = [{key: given.get(key) for key in kept} for kept in _PARTS]
-            found += [mark_of(part) for part in parts]
-    return list({mark: None for mark in found if mark})
+    """The marks of a note that could pass for a yes or for a mail; none where it names nobody to write to."""
+    notes = [*_readings(text)]
+    marks: dict[str | None, None] = {}
+    for note in notes:
+        marks |= dict.fromkeys([mark_of(note.frontmatter), *_marks_of_mail(note)])
+    said = _plain([text, *(_all_words(note.frontmatter) for note in notes)])
+    if _YES.search(said):
+        marks |= dict.fromkeys(_mark("yes", each) for each in _named(said))
+    return [mark for mark in marks if mark]
+
+
+def mark_of(properties: Mapping[str, Any], body: str = "") -> str | None:
+    """Of all that a note names, and its words."""
+    named = {
+        key: _in_one_line(str(properties[key])) for key in _NAMING if properties.get(key)
+    }
+    if not named.keys() & {"to", "thread_id"}:
+        return None
+    return _mark(named, _in_one_line(body))
+
+
+def remember(tx: Transaction, marks: list[str]) -> None:
+    tx.many(
+        "INSERT INTO tool_notes (mark) VALUES (?) ON CONFLICT DO NOTHING",
+        [(mark,) for mark in marks],
+    )
+
+
+def is_a_tools_yes(tx: Transaction, properties: Mapping[str, Any]) -> bool:
+    """Whether a tool wrote or moved an approval of the same recipient or thread."""
+    named = [_address(str(properties.get("to"))), str(properties.get("thread_id"))]
+    marks = [_mark("yes", each.casefold()) for each in named if each]
+    return any(_is_known(tx, mark) for mark in (*marks, mark_of(properties)))
+
+
+def is_a_tools_mail(tx: Transaction, properties: Mapping[str, Any], body: str) -> bool:
+    """Whether a tool wrote or moved a mail to the same recipient in which most of these words stand."""
+    whole = mark_of(properties)
+    if body.strip():
+        whole = mark_of(properties, body)
+    if _is_known(tx, whole):
+        return True
+    phrases = _phrases(body)
+    most = max(
+        (
+            sum(_is_known(tx, _mark("mail", to, each)) for each in phrases)
+            for to in _recipients(properties)
+        ),
+        default=0,
+    )
+    return most > 0 and most * 2 >= len(phrases)
+
+
+def _is_known(tx: Transaction, mark: str | None) -> bool:
+    found = mark and tx.one("SELECT 1 FROM tool_notes WHERE mark = ?", mark)
+    return found is not None and mark is not None
+
+
+# What a note says, in whatever form.
 
 
 def _readings(text: str) -> Iterator[Note]:
@@ -48,45 +119,108 @@ def _readings(text: str) -> Iterator[Note]:
 
 
 def _read(block: str, body: str) -> Note:
+    found = _parse(block)
+    if found:
+        return Note(found, body)
+    named = {
+        key.casefold(): value.strip(" \t\r\"'") for key, value in _PROPERTY.findall(block)
+    }
+    members = islice(filter(_PROPERTY.match, _MEMBER.split(block)), _RECIPIENTS)
+    return Note(named | {"each": [_parse(each) for each in members]}, body)
+
+
+def _parse(block: str) -> dict[str, Any]:
     try:
-        note = frontmatter.parse(f"---\n{block}\n---\n{body}")
+        return frontmatter.parse(f"---\n{block}\n---\n").frontmatter
     except Unreadable:
-        note = Note({}, body)
-    if note.frontmatter:
-        return note
-    named = {key: value.strip(" \t\r\"'") for key, value in _PROPERTY.findall(block)}
-    return Note(named, body)
+        return {}
 
 
-def mark_of(properties: Mapping[str, Any], body: str = "") -> str | None:
-    """An approval is known by whom and what it names, a draft by its words too."""
-    named = {key: _plain(str(properties[key])) for key in _NAMING if properties.get(key)}
-    if not named.keys() & {"to", "thread_id"}:
+def _all_words(properties: Mapping[str, Any]) -> str:
+    return json.dumps(properties, ensure_ascii=False, default=str)
+
+
+def _named(said: str) -> list[str]:
+    """Everybody whom a text names, and every thread."""
+    people = {*islice(_people(said), _NAMED + 1)}
+    threads = {match[1] for match in islice(_THREAD.finditer(said), _THREADS)}
+    if len(people) > _NAMED:
+        raise InvalidInput(
+            f"the note has the words of an approval and names more than {_NAMED:,} people",
+            hint="keep the list of people in a note of its own",
+        )
+    return [*(each for person in people for each in _forms(person)), *threads]
+
+
+def _people(said: str) -> Iterator[tuple[str, str]]:
+    """What stands before and behind each @, once."""
+    seen: set[tuple[str, str]] = set()
+    for match in _ADDRESS.finditer(said):
+        person = (match[1][-_LONGEST:], match[2][:_LONGEST].strip("._-"))
+        if person not in seen:
+            seen.add(person)
+            yield person
+
+
+def _forms(person: tuple[str, str]) -> Iterator[str]:
+    """The address, also without the signs that stand before it in a sentence."""
+    local, domain = person
+    rests = [local[sign.end() :] for sign in _SIGNS.finditer(local)]
+    for each in (local, local.lstrip("_"), *rests[-_SIGNS_BEFORE:]):
+        if found := _address(f"{each}@{domain}"):
+            yield found
+
+
+def _address(text: str) -> str | None:
+    try:
+        return recipient(text.strip()).casefold()
+    except InvalidInput:
         return None
-    return sha256(json.dumps([named, _plain(body)], sort_keys=True).encode()).hexdigest()
 
 
-def _marks_of_words(properties: Mapping[str, Any], body: str) -> list[str | None]:
-    """Of all its words, and of its longest line: a heading or a date that comes along makes it nobody else's."""
-    longest = max(body.splitlines(), key=len, default="")
-    return [mark_of(properties, body), mark_of(properties, f"\n{longest}")]
+# The words of a mail.
 
 
-def remember(tx: Transaction, marks: list[str]) -> None:
-    for mark in marks:
-        tx.execute("INSERT INTO tool_notes (mark) VALUES (?) ON CONFLICT DO NOTHING", mark)
+def _marks_of_mail(note: Note) -> list[str | None]:
+    marks = [mark_of(note.frontmatter, note.body)]
+    if recipients := _recipients(note.frontmatter):
+        phrases = _phrases(note.body)
+        marks += [_mark("mail", to, each) for to in recipients for each in phrases]
+    return marks
 
 
-def is_a_tools(tx: Transaction, properties: Mapping[str, Any], body: str = "") -> bool:
-    marks = [mark_of(properties)]
-    if body.strip():
-        marks = _marks_of_words(properties, body)
-    return any(
-        tx.one("SELECT 1 FROM tool_notes WHERE mark = ?", mark) is not None
-        for mark in marks
-        if mark is not None
-    )
+def _recipients(properties: Mapping[str, Any]) -> list[str]:
+    to = [value for key, value in properties.items() if key.casefold() == "to"]
+    people = islice(_people(_plain([_all_words({"to": to})])), _RECIPIENTS)
+    return [*dict.fromkeys(each for person in people for each in _forms(person))]
 
 
-def _plain(text: str) -> str:
+def _phrases(body: str) -> list[str]:
+    """A text's phrases of some words, and of a long text always the same ones of them."""
+    words = [match[0] for match in islice(_WORD.finditer(_plain([body])), _WORDS)]
+    count = max(1, len(words) - _PHRASE + 1)
+    found = {" ".join(words[at : at + _PHRASE]) for at in range(count)}
+    return sorted(found - {""}, key=_number)[:_PHRASES]
+
+
+def _number(phrase: str) -> tuple[int, str]:
+    """By which the phrases are chosen: wherever they stand, and whatever stands around them."""
+    return crc32(phrase.encode("utf-8", "replace")), phrase
+
+
+def _plain(texts: list[str]) -> str:
+    """Texts without case, form and what shows nothing."""
+    text = "\n".join(texts)
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+        gone = {ord(char): None for char in set(text) - {"\r"} if unseen.is_unseen(char)}
+        text = text.translate(gone)
+    return text.casefold()
+
+
+def _in_one_line(text: str) -> str:
     return " ".join(text.split()).casefold()
+
+
+def _mark(*said: Any) -> str:
+    return sha256(json.dumps([*said], sort_keys=True).encode()).hexdigest()

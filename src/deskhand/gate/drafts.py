@@ -80,7 +80,7 @@ class DraftReader(Follower):
         letter = files.read_draft(found)
         if request is None:
             files.demand_open(found)
-        if await self._store.read(authorship.is_a_tools, found.properties, found.body):
+        if await self._store.read(authorship.is_a_tools_mail, found.properties, found.body):
             raise InvalidInput(
                 "an assistant wrote this text, and only the person and the desk write drafts"
             )
@@ -202,7 +202,7 @@ class DraftReader(Follower):
 
         def ask(tx: Transaction) -> tuple[list[RequestFile], list[RequestFile]]:
             written = [
-                each for each in found if not authorship.is_a_tools(tx, each.properties)
+                each for each in found if not authorship.is_a_tools_yes(tx, each.properties)
             ]
             used = [each for each in written if sends.was_used(tx, each)]
             return [each for each in written if each not in used], used

@@ -77,7 +77,7 @@ def _explain_request(request: Request, found: RequestFile) -> str | None:
 
 
 def _explain_draft(tx: Transaction, found: RequestFile, why: str) -> str:
-    if authorship.is_a_tools(tx, found.properties, found.body):
+    if authorship.is_a_tools_mail(tx, found.properties, found.body):
         return _NOT_THE_PERSONS
     try:
         files.read_draft(found)
@@ -92,7 +92,7 @@ def _explain_approval(
 ) -> str | None:
     if sealed:
         return "approvals are sealed here, or need a stronger proof: a file written by hand does not count"
-    if authorship.is_a_tools(tx, found.properties):
+    if authorship.is_a_tools_yes(tx, found.properties):
         return _NOT_THE_PERSONS
     if sends.was_used(tx, found):
         return "it was used before; write it anew to say yes once more"

@@ -603,6 +603,7 @@ class Vault:
                 if text.encode() == old:
                     return 0
                 paths.deny_protected(names, self._inside)
+                self._sign(text)
                 try:
                     with disk.locked(folder):
                         disk.replace(folder, names[-1], text.encode(), old)
