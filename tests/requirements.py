@@ -121,6 +121,7 @@ REQUIREMENTS = {
     "mail:one-click": "A list that signs for one click is left by one POST after the yes: public https, once.",
     "mail:unsubscribe": "A list is left by a mail to the address that it names itself, which waits for the person.",
     "accounts:ids": "Ids and requests of a desk with one account go on when it gets others.",
+    "accounts:renamed": "A mail that waits is its account's, whatever that is called now, and waits for it.",
     "accounts:down": "A mail account that does not answer stops no other, and is named once.",
     "accounts:scopes": "A token that is narrowed to one mail account sees, sends from and learns of no other.",
     "accounts:watched": "Each mail account is watched by itself; a rule may name it.",

@@ -785,6 +785,13 @@ class Settings(BaseModel):
             (each for each in self.mail_accounts if each.default), self.mail_accounts[0]
         )
 
+    @property
+    def bare_account(self) -> str:
+        """Whose mails have ids that carry no account: main, or where there is none the default one."""
+        if any(each.name == MAIN for each in self.mail_accounts):
+            return MAIN
+        return self.default_account.name
+
     def find_account(self, name: str | None) -> MailAccount:
         """The account of that name; without a name the default one."""
         if name is None:

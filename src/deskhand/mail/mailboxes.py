@@ -200,7 +200,7 @@ class Mailboxes:
         if len(names) == 1:
             return await self._search(names[0], query, limit)
         answers = await asyncio.gather(
-            *(self._listen_to(name, self._search(name, query, limit)) for name in names)
+            *(self.listen_to(name, self._search(name, query, limit)) for name in names)
         )
         failed = {
             name: answer
@@ -223,7 +223,8 @@ class Mailboxes:
         found = await self.box(name).search(query, limit)
         return await self._mark(name, found)
 
-    async def _listen_to(self, name: str, work: Awaitable[T]) -> T | DeskError:
+    async def listen_to(self, name: str, work: Awaitable[T]) -> T | DeskError:
+        """What one account answers while somebody waits for all of them, or why it does not."""
         began = asyncio.get_running_loop().time()
         is_slow = self._is_slow(name)
         try:

@@ -12,7 +12,15 @@ from typing import Any
 
 from deskhand.app import Desk
 from deskhand.clock import iso
-from deskhand.errors import Denied, DeskError, InvalidInput, NotFound, printable
+from deskhand.errors import (
+    AuthRequired,
+    Denied,
+    DeskError,
+    InvalidInput,
+    NotFound,
+    Unavailable,
+    printable,
+)
 from deskhand.gate import ledger
 from deskhand.gate.asking import participants_of
 from deskhand.gate.completing import in_thread, own_address
@@ -28,7 +36,7 @@ from deskhand.mail.mailboxes import find_own
 from deskhand.orchestrator import files, mails, rules, steps
 from deskhand.orchestrator.steps import Held, LeaseLost, Step
 from deskhand.orchestrator.triage import Decision, sender
-from deskhand.orchestrator.watcher import fingerprint, key_of
+from deskhand.orchestrator.watcher import find_id, fingerprint, key_of
 
 OPEN: tuple[steps.State, ...] = (*steps.LEFT, "handed")
 """States in which the person may still decide."""
@@ -122,7 +130,7 @@ async def archive(desk: Desk, message_id: str) -> None:
     if off := desk.settings.sending_off:
         raise refuse_off(off, "nothing is changed")
     step = await find(desk, message_id)
-    await desk.mailbox.change([step.data.message_id], Deed("archive"))
+    await desk.mailbox.change([message_id], Deed("archive"))
     await _decide(
         desk, step, Decision(decision="archive", confidence=1, reasoning="You archived it.")
     )
@@ -163,8 +171,9 @@ async def apply_rules(desk: Desk, rule: rules.Rule) -> int:
     """Let the rules decide again about what waits and suits this one; how many mails that are."""
     woken = 0
     for step in await desk.store.read(steps.list_left, desk.now(), steps.MOST_LEFT):
-        with suppress(NotFound):
-            mail = await desk.mailbox.get(step.data.message_id)
+        # A mail that cannot be read now stays with the person.
+        with suppress(NotFound, Unavailable, AuthRequired):
+            mail = await desk.mailbox.get(await find_id(desk, step))
             if rule.holds(mail):
                 woken += await desk.store.write(
                     steps.wake, step, step.data, steps.LEFT, desk.now()

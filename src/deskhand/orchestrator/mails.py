@@ -8,7 +8,6 @@ from typing import Any
 
 from deskhand.app import Desk
 from deskhand.clock import iso
-from deskhand.config import MAIN
 from deskhand.errors import Denied, DeskError, Internal, InvalidInput, NotFound
 from deskhand.gate import ledger, lists
 from deskhand.gate.actions import Mail, address_lines
@@ -18,7 +17,7 @@ from deskhand.gate.files import fenced
 from deskhand.gate.requests import DRAFT_PREFIX, Request, draft_file_name, open_draft
 from deskhand.mail import FullMessage, MailSummary, mime
 from deskhand.mail.answering import address_all, address_author
-from deskhand.mail.mailboxes import find_own, split
+from deskhand.mail.mailboxes import find_own
 from deskhand.orchestrator import files, pending, steps, triage, watcher
 from deskhand.orchestrator.model import Model
 from deskhand.orchestrator.rules import RulesFile
@@ -52,7 +51,7 @@ async def advance(desk: Desk, by: Triage, held: Held) -> None:
     """From wherever the mail is to where it rests."""
     if held.step.state == "arrived":
         try:
-            mail = await pending.fetch(desk, held.step.data)
+            mail = await pending.fetch(desk, held.step)
         except NotFound:
             await held.rest("archived", "the mail was deleted before the desk read it")
             return
@@ -75,8 +74,7 @@ async def advance(desk: Desk, by: Triage, held: Held) -> None:
 async def _was_decided_by_note(desk: Desk, step: Step, mail: FullMessage) -> bool:
     """Whether a note named this mail by its Message-ID header while the mailbox had no such mail."""
     header = mail.message_id.strip("<>")
-    name = split(step.data.message_id)[0] or MAIN
-    key = f"mail:{await watcher.mailbox_name(desk, name)}:{header}"
+    key = f"mail:{watcher.mailbox_of(step)}:{header}"
     found = await desk.store.read(steps.find, key) if header else None
     return found is not None and found.key != step.key
 
@@ -293,7 +291,7 @@ def _mark_note(
 async def _label(desk: Desk, held: Held) -> str | None:
     """The decision is on record, so the mail is marked in the mailbox; what the mailbox cannot do is said."""
     try:
-        await desk.mailbox.add_label(held.step.data.message_id, LABEL)
+        await desk.mailbox.add_label(await watcher.find_id(desk, held.step), LABEL)
     except (NotFound, Denied) as error:
         if held.step.data.from_note and isinstance(error, NotFound):
             return None  # only a note speaks of this mail

@@ -243,8 +243,9 @@ def _read_step(tx: Transaction, key: str, message_id: str) -> Step | None:
 # From a step to its mail.
 
 
-async def fetch(desk: Desk, data: MailFacts) -> FullMessage:
+async def fetch(desk: Desk, step: Step) -> FullMessage:
     """The mail of a step: the mailbox's, else what its note says of it; NotFound where there is neither."""
+    data = step.data
     claim = None
     if data.from_note and data.note is not None:
         with suppress(DeskError, FileNotFoundError):
@@ -253,7 +254,7 @@ async def fetch(desk: Desk, data: MailFacts) -> FullMessage:
             )
             claim = read_claim(note)
     try:
-        mail = await desk.mailbox.get(data.message_id)
+        mail = await desk.mailbox.get(await watcher.find_id(desk, step))
     except NotFound:
         if claim is None or claim.message_id != data.message_id:
             raise

@@ -102,12 +102,17 @@ def find(tx: Transaction, key: str) -> Step | None:
     return _step(row) if row else None
 
 
-def in_states(tx: Transaction, states: tuple[State, ...], limit: int) -> list[Step]:
+def in_states(
+    tx: Transaction, states: tuple[State, ...], limit: int, after: Step | None = None
+) -> list[Step]:
+    """Oldest first."""
+    created = after.created if after else 0
+    key = after.key if after else ""
     sql = (
         f"SELECT {_COLUMNS} FROM steps WHERE kind = 'mail' AND state IN ({marks(states)})"
-        " ORDER BY created, key LIMIT ?"
+        " AND (created > ? OR (created = ? AND key > ?)) ORDER BY created, key LIMIT ?"
     )
-    return [_step(row) for row in tx.all(sql, *states, limit)]
+    return [_step(row) for row in tx.all(sql, *states, created, created, key, limit)]
 
 
 def list_left(

@@ -36,6 +36,7 @@ class _NoteSeen:
 class Before:
     """A mail that is about to be decided, with all that the decision may change."""
 
+    message_id: str
     step: Step
     later: datetime | None
     note: _NoteSeen | None
@@ -61,7 +62,7 @@ class Decided:
 
     @property
     def message_id(self) -> str:
-        return self.after.data.message_id
+        return self.before.message_id
 
 
 async def look_before(desk: Desk, message_id: str) -> Before | None:
@@ -71,9 +72,9 @@ async def look_before(desk: Desk, message_id: str) -> Before | None:
         return None
     mails: Sequence[MailSummary] = ()
     with suppress(NotFound):
-        mails = await desk.mailbox.list_mails([step.data.message_id])
+        mails = await desk.mailbox.list_mails([message_id])
     later = await desk.store.read(steps.find_later, step.key)
-    return Before(step, later, await _see_note(desk, step), mails)
+    return Before(message_id, step, later, await _see_note(desk, step), mails)
 
 
 async def remember(

@@ -10,14 +10,13 @@ from typing import Any
 
 from deskhand.app import Desk
 from deskhand.clock import iso
-from deskhand.config import MAIN
 from deskhand.errors import DeskError, NoAccount, printable
 from deskhand.gate.files import fenced
 from deskhand.mail import Arrived, FullMessage, MailSummary
 from deskhand.mail.mailboxes import carry, split
 from deskhand.notes import frontmatter
 from deskhand.orchestrator import files, steps
-from deskhand.orchestrator.steps import MailFacts
+from deskhand.orchestrator.steps import MailFacts, Step
 from deskhand.store import Transaction
 from deskhand.unseen import is_unseen
 
@@ -40,11 +39,44 @@ async def key_of(desk: Desk, message_id: str) -> str:
     """The key of a mail's step, without its beginning."""
     account, own = split(message_id)
     names = [each.name for each in desk.settings.mail_accounts]
-    if account is None and MAIN not in names:
-        account = desk.settings.default_account.name
     if account is not None and account not in names:
         raise NoAccount(f"this desk has no mail account {printable(account)}")
-    return f"{await mailbox_name(desk, account or MAIN)}:{own}"
+    return f"{await mailbox_name(desk, account or desk.settings.bare_account)}:{own}"
+
+
+def mailbox_of(step: Step) -> str:
+    """The mailbox that has the step's mail, as `mailbox_name` calls it."""
+    _, own = split(step.data.message_id)
+    return step.key.removeprefix("mail:").removesuffix(f":{own}")
+
+
+async def find_account(desk: Desk, step: Step) -> str:
+    """How the account is called now that has the step's mail; NoAccount where it has gone."""
+    mailbox = mailbox_of(step)
+    named = split(step.data.message_id)[0] or desk.settings.bare_account
+    names = [account.name for account in desk.settings.mail_accounts]
+    unknown: DeskError | None = None
+    for name in sorted(names, key=lambda each: each != named):
+        try:
+            if await mailbox_name(desk, name) == mailbox:
+                return name
+        except DeskError as error:
+            unknown = unknown or error
+    if unknown is not None:
+        raise unknown  # it may be the one
+    address = mailbox.partition(":")[2]
+    raise NoAccount(
+        f"this desk has no mail account {printable(address)} now",
+        hint=f"its accounts are {', '.join(names)}; what waits is there again when you bring it back in config.toml",
+    )
+
+
+async def find_id(desk: Desk, step: Step) -> str:
+    """The id by which the desk knows the step's mail now: accounts get other names while mails wait."""
+    known = step.data.message_id
+    if "@" in known:
+        return known  # a Message-ID header, which carries no account
+    return carry(await find_account(desk, step), split(known)[1])
 
 
 async def look(desk: Desk, account: str) -> int:

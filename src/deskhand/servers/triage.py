@@ -3,22 +3,34 @@
 An assistant decides within the same bounds as a model: it proposes one of five decisions, and none of them sends.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from typing import Annotated
 
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field, ValidationError
 
 from deskhand.app import Desk
-from deskhand.config import MAIN
-from deskhand.errors import Denied, FieldProblem, InvalidInput, NotFound, printable
+from deskhand.errors import (
+    AuthRequired,
+    BadConfig,
+    Denied,
+    FieldProblem,
+    InvalidInput,
+    NotFound,
+    Unavailable,
+    printable,
+)
 from deskhand.mail.mailboxes import sees, split
 from deskhand.orchestrator import steps
+from deskhand.orchestrator.listing import place
 from deskhand.orchestrator.mails import REDECIDED
+from deskhand.orchestrator.steps import Step
 from deskhand.orchestrator.triage import Choice, Decision
-from deskhand.orchestrator.watcher import key_of
+from deskhand.orchestrator.watcher import find_account, key_of, mailbox_of
 from deskhand.servers.tool import READS, DeskTool, tool
 
+_AT_ONCE = 100
 DECIDES = ToolAnnotations(
     read_only_hint=False,
     destructive_hint=False,
@@ -52,14 +64,14 @@ def _tool_to_list(desk: Desk) -> DeskTool:
     ) -> list[PendingMail]:
         """List mails that wait for a decision: first those that the person left to you, then the oldest.
         Read each note, then call propose_decision."""
-        handed = await desk.store.read(steps.list_handed, limit)
         others = tuple(state for state in REDECIDED if state != "handed")
-        found = [*handed, *await desk.store.read(steps.in_states, others, limit)][:limit]
-        return [
-            _pending(desk, step)
-            for step in found
-            if (step.data.note or step.error) and _is_seen(step.data.message_id)
-        ]
+        found: list[PendingMail] = []
+        for states in (("handed",), others):
+            async for step in _list_seen(desk, states):
+                if len(found) == limit:
+                    return found
+                found.append(_pending(desk, step))
+        return found
 
     return tool(
         list_pending,
@@ -92,7 +104,7 @@ def _tool_to_decide(desk: Desk) -> DeskTool:
             "info_needed": info_needed,
         }
         step = None
-        if _is_seen(message_id):
+        if sees(split(message_id)[0] or desk.settings.bare_account):
             step = await desk.store.read(
                 steps.find, f"mail:{await key_of(desk, message_id)}"
             )
@@ -113,8 +125,32 @@ def _tool_to_decide(desk: Desk) -> DeskTool:
     return tool(propose_decision, title="Decide about a mail", annotations=DECIDES)
 
 
-def _is_seen(message_id: str) -> bool:
-    return sees(split(message_id)[0] or MAIN)
+async def _list_seen(desk: Desk, states: tuple[steps.State, ...]) -> AsyncIterator[Step]:
+    """What waits in the accounts that the call sees, however much waits in others; each mail by its id of now."""
+    names = [account.name for account in desk.settings.mail_accounts]
+    sees_all = all(map(sees, names))
+    owners: dict[str, str | None] = {}
+    after = None
+    while found := await desk.store.read(steps.in_states, states, _AT_ONCE, after):
+        after = found[-1]
+        for step in found:
+            if not (step.data.note or step.error):
+                continue
+            mailbox = mailbox_of(step)
+            if mailbox not in owners:
+                owners[mailbox] = await _find_owner(desk, step)
+            owner = owners[mailbox]
+            if owner is not None and sees(owner):
+                yield place(step, owner)
+            elif owner is None and sees_all:
+                yield step
+
+
+async def _find_owner(desk: Desk, step: Step) -> str | None:
+    """The account that has the step's mail; None where it has gone, or nobody can tell now which one it is."""
+    with suppress(Unavailable, AuthRequired, BadConfig):
+        return await find_account(desk, step)
+    return None
 
 
 def _validate_decision(given: Mapping[str, object]) -> Decision:
@@ -131,7 +167,7 @@ def _validate_decision(given: Mapping[str, object]) -> Decision:
         raise InvalidInput("that is no whole decision", fields=problems) from error
 
 
-def _pending(desk: Desk, step: steps.Step) -> PendingMail:
+def _pending(desk: Desk, step: Step) -> PendingMail:
     data = step.data
     why = step.error or ""
     if not why and data.decision is not None:

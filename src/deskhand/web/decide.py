@@ -4,7 +4,8 @@ Whatever is decided wants the same proof as every change of mails.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -18,20 +19,31 @@ from starlette.routing import Route
 
 from deskhand import clock
 from deskhand.app import Desk
-from deskhand.errors import Denied, DeskError, InvalidInput, NotFound
-from deskhand.mail import FullMessage, MailSummary
+from deskhand.errors import (
+    AuthRequired,
+    BadConfig,
+    Denied,
+    DeskError,
+    InvalidInput,
+    NotFound,
+    Unavailable,
+)
+from deskhand.mail import FullMessage
 from deskhand.orchestrator import (
     deciding,
     first_look,
+    listing,
     pending,
     rules,
     steps,
     triage,
     undeciding,
 )
+from deskhand.orchestrator.listing import Listing
 from deskhand.orchestrator.rules import Rule
 from deskhand.orchestrator.steps import Step
 from deskhand.orchestrator.undeciding import Decided, Word
+from deskhand.orchestrator.watcher import find_account, find_id, key_of
 from deskhand.web import snoozing, times
 from deskhand.web.entry import effect, page
 from deskhand.web.proving import demand_person
@@ -41,6 +53,8 @@ from deskhand.web.unavailable import or_unavailable
 
 PAGE = 25
 PERSON = "person"
+_SILENT = (Unavailable, AuthRequired, BadConfig)
+"""A mail account that has gone or does not answer."""
 _RULE_FIELDS = ("sender", "domain", "list_id", "subject")
 _SHOWN = 25
 _DONE = {
@@ -80,22 +94,37 @@ async def _show(
     later = await desk.store.read(steps.list_put_off, now, steps.MOST_LEFT)
     handed = await desk.store.read(steps.list_handed, steps.MOST_LEFT)
     named = text_in(typed, "mail") if typed else request.query_params.get("mail", "")
-    chosen = await _choose(desk, named, left)
+    listed = await listing.list_mails(desk, left[:count])
+    put_off = await listing.list_mails(desk, [step for step, _ in later[:PAGE]])
+    given = await listing.list_mails(desk, handed[:PAGE])
+    chosen = None
+    try:
+        chosen = await _choose(desk, named, listed)
+    except _SILENT as failure:
+        problem = problem or failure
     opened = await _open(desk, chosen) if chosen else {"mail": None}
     moment = partial(times.moment, now=now, zone=desk.settings.timezone)
+    until = {step.key: at for step, at in later}
     known = {
         "problem": problem,
-        "rows": await _rows(desk, left[:count]),
+        "rows": listed.mails,
         "more": len(left) > count and count + PAGE,
-        "later": await _rows(desk, [step for step, _ in later[:PAGE]]),
-        "until": {step.key: until for step, until in later},
-        "handed": await _rows(desk, handed[:PAGE]),
+        "later": put_off.mails,
+        "until": until,
+        "handed": given.mails,
+        "silent": Listing(
+            [], listed.silent | put_off.silent | given.silent
+        ).describe_silent(),
         "looks": await desk.store.read(first_look.list_open),
         "declined": await desk.store.read(first_look.list_declined),
         "step": chosen,
         "alone": bool(named),
         "done": _say_done(
-            request, {step.data.message_id: moment(until).natural for step, until in later}
+            request,
+            {
+                each.step.data.message_id: moment(until[each.step.key]).natural
+                for each in put_off.mails
+            },
         ),
         "told_below": request.query_params.get("done") in ("archived", "later", "handed"),
         "archived": _archived(request),
@@ -128,44 +157,34 @@ def _say_done(request: Request, put_off: Mapping[str, str]) -> str | None:
     return said
 
 
-async def _choose(desk: Desk, named: str, left: Sequence[Step]) -> Step | None:
-    """The mail that was asked for, else the first one."""
+async def _choose(desk: Desk, named: str, listed: Listing) -> Step | None:
+    """The mail that was asked for, else the first one that can be read."""
     if named:
         try:
-            return await deciding.find(desk, named)
+            step = await deciding.find(desk, named)
         except (Denied, NotFound):
             return None
-    return next(iter(left), None)
-
-
-async def _rows(desk: Desk, found: Sequence[Step]) -> list[tuple[Step, MailSummary | None]]:
-    """Each with its mail as a list shows it; None where the mailbox has it no longer."""
-    ids = [step.data.message_id for step in found]
-    try:
-        mails = {mail.id: mail for mail in await desk.mailbox.list_mails(ids)}
-    except NotFound:
-        every = await asyncio.gather(*(_summary(desk, step) for step in found))
-        return list(zip(found, every, strict=True))
-    return [(step, mails.get(step.data.message_id)) for step in found]
-
-
-async def _summary(desk: Desk, step: Step) -> MailSummary | None:
-    try:
-        return (await pending.fetch(desk, step.data)).summary
-    except NotFound:
-        return None
+        return listing.place(step, await find_account(desk, step))
+    steps_in_order = [each.step for each in listed.mails if each.summary]
+    steps_in_order += [each.step for each in listed.mails]
+    return next(iter(steps_in_order), None)
 
 
 async def _open(desk: Desk, step: Step) -> dict[str, Any]:
     """The mail beside the list, and what can be done with it."""
     zone = desk.settings.timezone
+    mail = None
+    absent = ""
     try:
-        mail = await pending.fetch(desk, step.data)
+        mail = await pending.fetch(desk, step)
     except NotFound:
-        mail = None
+        absent = "The mailbox does not have this mail any more."
+    except DeskError as failure:
+        absent = f"The mail cannot be read now: {failure.message}."
     decision = step.data.decision
     return {
         "mail": mail,
+        "absent": absent,
         "why": decision and (decision.info_needed or decision.reasoning),
         "target": decision and decision.delegation_target,
         "choices": [
@@ -246,7 +265,7 @@ def find_decided(request: Request, form: FormData) -> Decided | None:
 def _find_typed(request: Request, chosen: Step | None) -> dict[str, str]:
     """The reply to this mail that was taken back just now, as it was typed."""
     undone: Decided | None = request.app.state.taken_back
-    if undone is None or chosen is None or undone.message_id != chosen.data.message_id:
+    if undone is None or chosen is None or undone.after.key != chosen.key:
         return {}
     if undone.word != "replied" or request.query_params.get("done") != "back":
         return {}
@@ -260,10 +279,12 @@ def _address(done: str, **more: object) -> str:
 async def _find_next(desk: Desk, message_id: str) -> dict[str, str]:
     """The mail that follows this one in the list, as the address names it."""
     left = await desk.store.read(steps.list_left, desk.now(), steps.MOST_LEFT)
-    ids = [step.data.message_id for step in left]
-    if message_id not in ids[:-1]:
-        return {}
-    return {"mail": ids[ids.index(message_id) + 1]}
+    keys = [step.key for step in left]
+    with suppress(*_SILENT):
+        key = f"mail:{await key_of(desk, message_id)}"
+        if key in keys[:-1]:
+            return {"mail": await find_id(desk, left[keys.index(key) + 1])}
+    return {}
 
 
 async def _reply(desk: Desk, message_id: str, form: FormData) -> str:
