@@ -129,6 +129,28 @@ def test_a_link_means_the_note_beside_it_then_the_one_at_that_path(
 
 
 @requirement("notes:daily")
+@pytest.mark.parametrize(
+    ("day", "week"),
+    [
+        ("0001-01-01", "0001 w01"),
+        ("2026-12-27", "2027 w01"),
+        ("2028-12-30", "2028 w53"),
+        ("2028-12-31", "2029 w01"),
+        ("9999-12-25", "9999 w52"),
+        ("9999-12-31", "10000 w01"),
+    ],
+)
+async def test_every_day_that_there_is_has_a_note_and_a_week(
+    notes: Client, home: Home, day: str, week: str
+) -> None:
+    assert (await ok(notes, "daily_note", date=day))["date"] == day
+    file = home.vault / ".obsidian" / "daily-notes.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"format": "gggg [w]ww GGGG W X x"}))
+    assert (await ok(notes, "daily_note", date=day))["path"].startswith(week)
+
+
+@requirement("notes:daily")
 async def test_the_daily_note_is_obsidians_own(notes: Client, home: Home) -> None:
     def set_up(name: str, **options: Any) -> None:
         file = home.vault / ".obsidian" / name

@@ -44,10 +44,12 @@ async def test_an_assistant_lists_what_waits_and_its_decision_becomes_a_draft(
             "propose_decision", named | {"decision": "draft_reply"}
         )
         assert refused.is_error
-        unknown = await client.call_tool(
-            "propose_decision", named | {"message_id": "m1", "decision": "archive"}
-        )
-        assert unknown.is_error
+        for message_id in ("m1", "~", "nowhere~m1"):
+            unknown = await client.call_tool(
+                "propose_decision",
+                named | {"message_id": message_id, "decision": "archive"},
+            )
+            assert unknown.meta["deskhand/error"]["error"] == "not_found"
         chosen = await client.call_tool(
             "propose_decision",
             named

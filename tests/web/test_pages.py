@@ -593,6 +593,16 @@ async def test_a_query_that_is_not_understood_is_explained_and_kept(world: World
     )
 
 
+@requirement("page:tasks")
+@requirement("page:attachments")
+@pytest.mark.parametrize("number", ["9" * 19, "9" * 5000, "-1", "\u0661"])
+async def test_at_a_number_that_is_none_of_ours_there_is_no_page(
+    world: World, number: str
+) -> None:
+    for path in (f"/tasks/{number}", f"/approvals/x/attachments/{number}"):
+        assert (await world.person.reads(path)).status_code == 404
+
+
 @requirement("page:notes")
 async def test_notes_are_found_by_folder_and_by_text(world: World) -> None:
     top = await world.person.reads("/notes")

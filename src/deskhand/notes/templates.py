@@ -3,7 +3,7 @@
 import re
 from calendar import day_abbr, day_name, month_abbr, month_name
 from collections.abc import Mapping
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from typing import Any
 
 from deskhand.clock import ordinal
@@ -126,8 +126,10 @@ def _parts_of_clock(when: datetime) -> dict[str, str]:
 
 def _week_from_sunday(day: date) -> tuple[int, int]:
     """Year and week where a week begins on Sunday and the first one has January 1 in it."""
-    saturday = day + timedelta(days=6 - day.isoweekday() % 7)
-    return saturday.year, (saturday.timetuple().tm_yday + 6) // 7
+    left = 6 - day.isoweekday() % 7
+    if (day.month, day.day + left) > (12, 31):  # there is no date after the year 9999
+        return day.year + 1, 1
+    return day.year, (day.timetuple().tm_yday + left + 6) // 7
 
 
 class Filler:

@@ -17,6 +17,7 @@ from deskhand.errors import (
     Denied,
     FieldProblem,
     InvalidInput,
+    NoAccount,
     NotFound,
     Unavailable,
     printable,
@@ -103,11 +104,7 @@ def _tool_to_decide(desk: Desk) -> DeskTool:
             "delegation_target": delegation_target,
             "info_needed": info_needed,
         }
-        step = None
-        if sees(split(message_id)[0] or desk.settings.bare_account):
-            step = await desk.store.read(
-                steps.find, f"mail:{await key_of(desk, message_id)}"
-            )
+        step = await _find_step(desk, message_id)
         if step is None:
             raise NotFound(
                 f"no mail {printable(message_id)} waits",
@@ -123,6 +120,17 @@ def _tool_to_decide(desk: Desk) -> DeskTool:
         return Proposal()
 
     return tool(propose_decision, title="Decide about a mail", annotations=DECIDES)
+
+
+async def _find_step(desk: Desk, message_id: str) -> Step | None:
+    """What is to be done with a mail; None where there is no such mail, or no such account."""
+    if not sees(split(message_id)[0] or desk.settings.bare_account):
+        return None
+    try:
+        key = await key_of(desk, message_id)
+    except NoAccount:
+        return None
+    return await desk.store.read(steps.find, f"mail:{key}")
 
 
 async def _list_seen(desk: Desk, states: tuple[steps.State, ...]) -> AsyncIterator[Step]:

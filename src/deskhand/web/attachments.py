@@ -46,10 +46,10 @@ class Preview:
 
 def routes() -> list[Route]:
     return [
-        page("/approvals/{id}/attachments/{number:int}", _download),
-        page("/approvals/{id}/attachments/{number:int}/picture", _picture),
-        page("/approvals/{id}/attachments/{number:int}/page", _first_page),
-        page("/approvals/{id}/attachments/{number:int}/text", _text),
+        page("/approvals/{id}/attachments/{number:number}", _download),
+        page("/approvals/{id}/attachments/{number:number}/picture", _picture),
+        page("/approvals/{id}/attachments/{number:number}/page", _first_page),
+        page("/approvals/{id}/attachments/{number:number}/text", _text),
     ]
 
 

@@ -3,10 +3,20 @@
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.datastructures import FormData
 from starlette.requests import Request
 
 from deskhand.app import Desk
+
+
+class _Number(IntegerConvertor):
+    """A number in the path of a page, `{id:number}`: of a longer one there is no page, and none can be read."""
+
+    regex = "[0-9]{1,18}"
+
+
+register_url_convertor("number", _Number())
 
 
 def desk_of(request: Request) -> Desk:

@@ -48,11 +48,11 @@ DONE = {
 def routes() -> list[Route]:
     return [
         page("/tasks", or_unavailable("Tasks", _show_list)),
-        page("/tasks/{task_id:int}", or_unavailable("Tasks", _show_task)),
+        page("/tasks/{task_id:number}", or_unavailable("Tasks", _show_task)),
         effect("/tasks/add", _add),
         effect("/tasks/undo", _undo),
-        effect("/tasks/{task_id:int}/edit", _edit),
-        effect("/tasks/{task_id:int}/move", _move),
+        effect("/tasks/{task_id:number}/edit", _edit),
+        effect("/tasks/{task_id:number}/move", _move),
     ]
 
 
