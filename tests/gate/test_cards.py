@@ -1332,6 +1332,27 @@ def test_tomorrow_morning_is_one_time_on_the_page_and_at_the_terminal() -> None:
         assert due.read_later("tomorrow", now, zone) == times.tomorrow_morning(now, zone)
 
 
+@requirement("page:card")
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.4, "now"),
+        (9.4, "in 9 seconds"),
+        (59.6, "in 1 minute"),
+        (2 * 3600 - 20, "in 2 hours"),
+        (2 * 3600 - 40, "in 1 hour"),
+        (7 * 86400 - 70, "in 7 days"),
+        (7 * 86400 - 3600, "in 6 days"),
+        (-86399, "1 day ago"),
+    ],
+)
+def test_a_time_that_has_hardly_begun_is_told_whole(seconds: float, words: str) -> None:
+    now = datetime(2026, 11, 18, 12, tzinfo=UTC)
+    at = now + timedelta(seconds=seconds)
+
+    assert times.moment(at, now, "Europe/Berlin").words == words
+
+
 @requirement("gate:content-bound")
 async def test_a_yes_that_names_another_text_releases_nothing_and_the_card_says_so(
     study: Study,

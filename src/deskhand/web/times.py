@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup, escape
@@ -68,10 +69,13 @@ def _distance(seconds: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """The length in its largest unit, rounded down: nobody is told of more time than there is."""
-    for size, name in UNITS:
-        if seconds >= size:
-            count = int(seconds // size)
+    """The length in its largest unit, rounded down, so that nobody counts on time that is not there.
+
+    What the next smaller unit makes whole is whole: a week that began a moment ago is `7 days`, not 6.
+    """
+    for (size, name), (smaller, _) in pairwise((*UNITS, UNITS[-1])):
+        count = round(seconds / smaller) * smaller // size
+        if count:
             return f"{count} {name}{'s' * (count > 1)}"
     return "a moment"
 
