@@ -196,6 +196,18 @@ async def test_optional_fields_that_a_backend_leaves_out_are_null(home: Home) ->
     assert found["tasks"] == [task(1)]
 
 
+@requirement("tasks:contract")
+async def test_a_create_sends_what_was_given_and_no_empty_field(home: Home) -> None:
+    backend = Recorder(201, task(1))
+    async with backend_at(home, backend, user="ann") as client:
+        await ok(client, "create_task", title="Buy milk", description=None)
+        await ok(client, "create_task", title="Buy milk", description="")
+
+    first, second = [json.loads(each["body"]) for each in backend.requests]
+    assert first == {"title": "Buy milk", "priority": "Medium"}
+    assert second == first | {"description": ""}
+
+
 @requirement("tasks:any-backend")
 async def test_filters_order_and_pages_hold_on_a_backend_that_knows_none(
     home: Home,

@@ -171,12 +171,13 @@ def _tool_to_create(desk: Desk) -> DeskTool:
         ] = None,
     ) -> ToolResult[TaskResponse]:
         """Add a task to the user's list; gives back the task with its id."""
-        body = {
+        asked = {
             "title": title,
             "description": description,
             "priority": priority,
             "due_date": due_date,
         }
+        body = _given(asked)
         # One key for one call: however often it has to be sent, one task is made.
         key = str(uuid.uuid4())
         return await _ask(
