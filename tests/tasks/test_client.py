@@ -209,6 +209,30 @@ async def test_a_create_sends_what_was_given_and_no_empty_field(home: Home) -> N
 
 
 @requirement("tasks:any-backend")
+@pytest.mark.parametrize("name", ["created_at", "updated_at", "due_date"])
+async def test_a_time_that_is_none_is_no_task_of_a_backend(home: Home, name: str) -> None:
+    backend = Recorder(200, task(1) | {name: "soon"})
+    async with backend_at(home, backend, user="ann") as client:
+        error = await refused(client, "mark_task_completed", task_id=1)
+        backend.answer = [backend.answer]
+        in_list = await refused(client, "list_tasks")
+
+    assert (error["error_type"], in_list["error_type"]) == ("backend_error",) * 2
+    assert "its answer is not the one that was agreed on" in error["message"]
+
+
+@requirement("tasks:any-backend")
+async def test_a_day_of_a_backend_is_told_as_a_time_and_a_time_as_it_stands(
+    home: Home,
+) -> None:
+    given = task(1) | {"due_date": "2026-03-01", "created_at": "2026-02-01T10:00:00"}
+    async with backend_at(home, Recorder(200, given), user="ann") as client:
+        found = await ok(client, "mark_task_completed", task_id=1)
+
+    assert found == given | {"due_date": "2026-03-01T00:00:00"}
+
+
+@requirement("tasks:any-backend")
 async def test_filters_order_and_pages_hold_on_a_backend_that_knows_none(
     home: Home,
 ) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -74,6 +75,14 @@ def to_int(number: Any) -> Any:
     return number
 
 
+def _demand_time(text: str) -> str:
+    """What a backend gives as a time, as it stands; a day is its beginning."""
+    moment = datetime.fromisoformat(text)
+    if len(text) <= len("2026-03-01"):
+        return moment.isoformat()
+    return text
+
+
 def _drop_repeats(labels: list[str]) -> list[str]:
     return list(dict.fromkeys(labels))
 
@@ -133,7 +142,11 @@ RecurrenceRule = Annotated[
     BeforeValidator(recurrence.check_rule),
 ]
 TaskId = Annotated[int, Field(strict=True, gt=0, le=LARGEST_ID), BeforeValidator(to_int)]
-Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+Moment = Annotated[
+    str,
+    AfterValidator(_demand_time),
+    Field(json_schema_extra={"format": "date-time"}),
+]
 Sort = Literal[
     "created_at", "-created_at", "due_date", "-due_date", "priority", "-priority"
 ]
