@@ -119,11 +119,12 @@ async def test_a_mail_in_approved_that_says_it_is_over_is_named_and_sent_when_it
 async def test_of_a_drafts_text_nothing_is_left_out_but_the_blank_lines_around_it(
     site: Site,
 ) -> None:
-    body = "\n \n    a table\n\n    of two lines\n\n"
+    body = "\n \n    a table\n\n    of two lines  \n \n\n"
     put(site, f"---\nto: ann@example.org\nsubject: Lunch\n---\n{body}")
     await send_approved(site)
     (mail,) = site.sent
-    assert mail.get_content().replace("\r\n", "\n") == "    a table\n\n    of two lines\n"
+    left = "    a table\n\n    of two lines  \n"
+    assert mail.get_content().replace("\r\n", "\n") == left
 
 
 @requirement("orchestrator:plain-file")

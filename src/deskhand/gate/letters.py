@@ -39,5 +39,9 @@ def edit_action(request: Request, letter: Letter) -> Action:
 
 def trim(body: str) -> str:
     """The text of a draft's note: whichever line ends an editor writes, and without the blank lines around it."""
-    text = _BLANK_LINES.sub("", body.replace("\r\n", "\n")).rstrip()
-    return f"{text}\n" if text else ""
+    text = _BLANK_LINES.sub("", body.replace("\r\n", "\n"))
+    words = text.rstrip()
+    if not words:
+        return ""
+    blanks, _, _ = text[len(words) :].partition("\n")
+    return f"{words}{blanks}\n"
