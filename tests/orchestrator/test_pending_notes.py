@@ -377,3 +377,21 @@ def test_on_gmail_a_note_leads_to_its_mail_by_id_or_header_and_an_outage_is_no_a
         office.properties(file)["reply_to_message_id"] for file in office.files("Drafts")
     }
     assert answered == {mail.id, other.id, None}
+
+
+@requirement("orchestrator:states")
+@pytest.mark.parametrize(
+    ("body", "between"),
+    [
+        ("Two blanks end it  \n\n\n", ""),
+        ("It ends its line\n", "\n"),
+        ("It has no end", "\n\n"),
+    ],
+)
+def test_what_is_said_of_a_delegation_stands_behind_the_text_as_it_was(
+    office: Office, body: str, between: str
+) -> None:
+    note = put(office, body=body, **ANN | {"subject": "For Bob"})
+    office.passes(2)
+    assert office.properties(note)["status"] == "pending_approval"
+    assert office.body(note).startswith(f"{body}{between}## Delegation\n")

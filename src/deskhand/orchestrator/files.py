@@ -72,10 +72,19 @@ def mark(
             raise FileNotFoundError(name)
         text = frontmatter.merge(_decode(old), changes)
         if appended and appended not in text:
-            text = f"{text.rstrip()}\n\n{appended}\n"
+            text = f"{_end_paragraph(text)}{appended}\n"
         return text.encode()
 
     change(root, (folder,), name, marked)
+
+
+def _end_paragraph(text: str) -> str:
+    """The text with the line ends that it lacks before another paragraph."""
+    if text.endswith(("\n\n", "\n\r\n")):
+        return text
+    if text.endswith("\n"):
+        return f"{text}\n"
+    return f"{text}\n\n"
 
 
 def change(
