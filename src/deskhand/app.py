@@ -541,6 +541,7 @@ class Desk:
             self.door.notice_drafts,
             lambda: self.mailbox,
             self.now,
+            self.settings.timezone,
         )
 
     @cached_property

@@ -70,9 +70,10 @@ def dated(at: datetime, zone: str) -> str:
     return f"{here:%a} {here.day} {here:%b %Y, %H:%M}"
 
 
-def day(at: datetime) -> str:
-    """The day as it can be read at any later time: `20 Nov 2026`."""
-    return f"{at.day} {at:%b %Y}"
+def day(at: datetime, zone: str) -> str:
+    """The day in that zone as it can be read at any later time: `20 Nov 2026`."""
+    here = local(at, zone)
+    return f"{here.day} {here:%b %Y}"
 
 
 def ordinal(number: int) -> str:

@@ -594,7 +594,7 @@ async def test_together_only_low_risk_is_approved_else_nothing(study: Study) -> 
             for number in range(3)
         ]
         assert {card.risk.level for card in low} == {"low"}
-        assert low[0].to[0].since == f"2 mails sent, last on {day(study.clock())}"
+        assert low[0].to[0].since == f"2 mails sent, last on {day(study.clock(), 'UTC')}"
         risky = await asked(desk, client)
         assert (risky.risk.level, risky.to[0].known, risky.to[0].since) == (
             "medium",
@@ -1053,6 +1053,7 @@ async def test_a_page_of_a_thousand_cards_takes_as_many_queries_as_a_page_of_one
             notice,
             lambda: desk.mailbox,
             study.clock,
+            "UTC",
         )
         counts = await waiting.counts()
         assert (counts.waiting, counts.held, counts.snoozed) == (1000, 0, 0)

@@ -1,5 +1,7 @@
 """Whom the desk knows on its first day: what the mailbox has of an address, and who only looks like somebody known."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from deskhand import clock
@@ -46,12 +48,12 @@ async def test_the_first_day_knows_whom_the_person_wrote_to_heard_from_and_never
             "ann@example.org": (
                 True,
                 "low",
-                f"you wrote to them before, last on {clock.day(wrote)}",
+                f"you wrote to them before, last on {clock.day(wrote, 'UTC')}",
             ),
             "bob@example.net": (
                 False,
                 "medium",
-                f"wrote to you before, on {clock.day(heard)}; your first email to them",
+                f"wrote to you before, on {clock.day(heard, 'UTC')}; your first email to them",
             ),
             "ann@examp1e.org": (
                 False,
@@ -63,12 +65,26 @@ async def test_the_first_day_knows_whom_the_person_wrote_to_heard_from_and_never
 
 
 @requirement("people:met")
+async def test_a_card_names_the_day_of_the_last_mail_as_it_was_where_the_person_is(
+    study: Study,
+) -> None:
+    study.clock.time = datetime(2026, 10, 2, 23, 30, tzinfo=UTC)
+    async with study.opened(DESKHAND_HOLD_SECONDS="0") as (desk, client):
+        card = await asked(desk, client)
+        await desk.answers.approve(card.id, card.digest, "person")
+    async with study.opened(DESKHAND_TIMEZONE="Europe/Berlin") as (desk, client):
+        card = await asked(desk, client, subject="And another")
+
+    assert card.to[0].since == "1 mail sent, last on 3 Oct 2026"
+
+
+@requirement("people:met")
 async def test_a_mailbox_that_cannot_say_keeps_nobody_from_asking(study: Study) -> None:
     async with study.opened() as (desk, _client):
         await learn_about(
             desk.store, desk.mailbox, ['odd"name@example.org', "after:x@example.org"]
         )
-        found = await desk.store.read(recipients.find, ["after:x@example.org"])
+        found = await desk.store.read(recipients.find, ["after:x@example.org"], "UTC")
         assert not found.recipient("after:x@example.org", None).known
 
 

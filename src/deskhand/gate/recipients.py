@@ -36,6 +36,8 @@ class Acquaintance:
     sent: dict[str, tuple[int, datetime]]
     """How many mails left for an address, and when the last one did."""
     domains: frozenset[str]
+    zone: str
+    """The person's own: a day begins there."""
     met: Mapping[str, Correspondence] = field(default_factory=dict)
     """What the mailbox has of an address."""
     written: frozenset[str] = frozenset()
@@ -49,14 +51,16 @@ class Acquaintance:
             count, last = found
             plural = "s" if count > 1 else ""
             return Recipient(
-                address, True, f"{count} mail{plural} sent, last on {clock.day(last)}"
+                address,
+                True,
+                f"{count} mail{plural} sent, last on {clock.day(last, self.zone)}",
             )
         met = self.met.get(address.casefold())
         if met and met.sent and met.last_sent:
             return Recipient(
                 address,
                 True,
-                f"you wrote to them before, last on {clock.day(met.last_sent)}",
+                f"you wrote to them before, last on {clock.day(met.last_sent, self.zone)}",
             )
         if sender is not None and sender.casefold() == address.casefold():
             return Recipient(address, True, "your first email to them", answered=True)
@@ -72,11 +76,11 @@ class Acquaintance:
             return "in this thread; your first email to them"
         met = self.met.get(address.casefold())
         if met and met.last_heard:
-            return f"wrote to you before, on {clock.day(met.last_heard)}; your first email to them"
+            return f"wrote to you before, on {clock.day(met.last_heard, self.zone)}; your first email to them"
         return "first email to this address"
 
 
-def find(tx: Transaction, addresses: Iterable[str]) -> Acquaintance:
+def find(tx: Transaction, addresses: Iterable[str], zone: str) -> Acquaintance:
     """A few queries, however many the addresses are."""
     folded = sorted({address.casefold() for address in addresses})
     written = {
@@ -85,5 +89,9 @@ def find(tx: Transaction, addresses: Iterable[str]) -> Acquaintance:
     }
     domains = frozenset(address.rpartition("@")[2] for address in written)
     return Acquaintance(
-        lists.mails_sent_to(tx, folded), domains, find_met(tx, folded), frozenset(written)
+        lists.mails_sent_to(tx, folded),
+        domains,
+        zone,
+        find_met(tx, folded),
+        frozenset(written),
     )

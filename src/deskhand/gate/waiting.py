@@ -56,7 +56,9 @@ class Waiting:
         notice: Callable[[], Awaitable[None]],
         mailbox: Callable[[], Mailbox],
         now: Callable[[], datetime],
+        zone: str,
     ) -> None:
+        self._zone = zone
         self._store = store
         self.find = find
         """One request, after what the person did with its file."""
@@ -198,7 +200,9 @@ class Waiting:
         now = self._now()
 
         def ask(tx: Transaction) -> tuple[Acquaintance, dict[str, tuple[str, datetime]]]:
-            return recipients.find(tx, addresses), lists.earlier_sends(tx, digests)
+            return recipients.find(tx, addresses, self._zone), lists.earlier_sends(
+                tx, digests
+            )
 
         known, sent = await self._store.read(ask)
 
