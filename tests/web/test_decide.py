@@ -209,10 +209,12 @@ async def test_every_decision_can_be_undone_from_any_page_and_the_mail_is_as_bef
     for what, (fields, said) in decisions.items():
         await room.do(what, "Oak boards", **fields)
         assert await room.listed() == [*SUBJECTS[1:]], what
-        elsewhere = await room.read("/notes")
-        toast = elsewhere[elsewhere.index('class="toast"') :]
-        assert said in toast, what
-        assert "Oak boards" in toast, what
+        for page in ("/notes", "/mail", "/timeline"):
+            elsewhere = await room.read(page)
+            assert 'class="toast"' in elsewhere, page
+            toast = elsewhere[elsewhere.index('class="toast"') :]
+            assert said in toast, what
+            assert "Oak boards" in toast, what
         undone = await room.person.sends("/undo", {"at": find_undo(elsewhere)})
         place = undone.headers["location"]
         again = await room.read(place)

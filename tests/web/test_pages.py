@@ -349,6 +349,7 @@ def assert_harmless(answer: httpx2.Response) -> None:
 async def test_mail_is_searched_paged_and_read_without_being_marked(world: World) -> None:
     first = await world.person.reads("/mail")
     second = await world.person.reads("/mail?page=2")
+    last = await world.person.reads("/mail?page=20")
     found = await world.person.reads("/mail?q=subject:garden")
     opened = await world.person.reads(f"/mail/{world.mails['Re: Garden']}")
     (kept,) = await world.desk.mailbox.search("subject:garden spring", 2)
@@ -356,6 +357,8 @@ async def test_mail_is_searched_paged_and_read_without_being_marked(world: World
     assert len(leads(first)) == 25
     assert len(leads(second)) == 8
     assert not set(leads(first)) & set(leads(second))
+    assert last.status_code == 200
+    assert "There is no mail here." in last.text
     assert leads(found) == ["Re: Garden", "Garden"]
     assert "In spring." in opened.text
     assert '<a href="/mail" aria-current="page">' in opened.text

@@ -96,7 +96,7 @@ async def _list(request: Request) -> Response:
         mails=[(mail, shown_time(desk, mail.date)) for mail in shown],
         number=number,
         more=len(found) > number * PAGE,
-        last=number >= MOST_PAGES,
+        is_last=number >= MOST_PAGES,
         account=account or "",
         address=await desk.mailbox.address() if not desk.settings.accounts else "",
         accounts=[each.name for each in desk.settings.mail_accounts],
