@@ -1,6 +1,6 @@
 """How time comes in, and how it is written: UTC, as ISO text in records and as milliseconds in rows."""
 
-from datetime import UTC, datetime, time
+from datetime import UTC, date, datetime, time
 from zoneinfo import ZoneInfo
 
 UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
@@ -50,8 +50,11 @@ def is_within(at: datetime, hours: str) -> bool:
 
 def natural(at: datetime, now: datetime, zone: str) -> str:
     """The time as people say it in that zone: `today, 14:32`, `tomorrow, 08:00`, `Fri 20 Nov, 08:00`."""
-    here = local(at, zone)
-    today = local(now, zone).date()
+    return natural_on(local(now, zone).date(), local(at, zone))
+
+
+def natural_on(today: date, here: datetime) -> str:
+    """The same of a local time, where the day of now is known."""
     match (here.date() - today).days:
         case 0:
             return f"today, {here:%H:%M}"
@@ -61,13 +64,16 @@ def natural(at: datetime, now: datetime, zone: str) -> str:
             return f"yesterday, {here:%H:%M}"
     if here.year == today.year:
         return here.strftime(f"%a {here.day} %b, %H:%M")
-    return dated(at, zone)
+    return _dated(here)
 
 
 def dated(at: datetime, zone: str) -> str:
     """The time in that zone as it can be read at any later time: `Fri 20 Nov 2026, 08:00`."""
-    here = local(at, zone)
-    return f"{here:%a} {here.day} {here:%b %Y, %H:%M}"
+    return _dated(local(at, zone))
+
+
+def _dated(here: datetime) -> str:
+    return here.strftime(f"%a {here.day} %b %Y, %H:%M")
 
 
 def day(at: datetime, zone: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from email.message import EmailMessage
 from email.utils import format_datetime
+from functools import partial
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -366,6 +367,27 @@ async def test_mail_is_searched_paged_and_read_without_being_marked(world: World
     assert "UNREAD" in kept.labels
     (answer,) = await world.desk.store.read(lambda tx: tx.all("SELECT id FROM requests"))
     assert f'href="/approvals/{answer[0]}"' in opened.text
+
+
+@requirement("page:mail")
+@requirement("page:timeline")
+async def test_a_page_that_is_read_again_a_day_later_says_yesterday(world: World) -> None:
+    real = world.desk.now
+    said = []
+    for hours in (0, 8, 16, 24):  # in steps that keep the session awake
+        later = timedelta(hours=hours)
+        world.desk.now = partial(lambda later: real() + later, later)
+        pages = [
+            (await world.person.reads(path)).text
+            for path in ("/mail?q=subject:offer", "/timeline?action=search")
+        ]
+        said.append(
+            [re.findall(r'"when soft"><time[^>]+>(\w+)', page)[0] for page in pages]
+        )
+    world.desk.now = real
+
+    assert said[0] == ["today"] * 2
+    assert said[-1] == ["yesterday"] * 2
 
 
 @requirement("page:mail")

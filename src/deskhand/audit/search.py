@@ -1,12 +1,16 @@
 """Looking into the record. Every search reads a bounded number of lines, and says where to go on."""
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
+from itertools import product
+from typing import get_args
 from zoneinfo import ZoneInfo
 
 from deskhand import clock
-from deskhand.audit import END, Entry, index_name, texts
+from deskhand.audit import END, Entry, Result, index_name, texts
 from deskhand.store import Transaction, marks
 
 SCAN = 5000
@@ -110,17 +114,45 @@ def by_day(
     tx: Transaction, since: date, days: int, zone: str
 ) -> list[tuple[date, str, int]]:
     """Day, result and how many entries, of so many days from midnight to midnight in that zone."""
-    each = [since + timedelta(days=number) for number in range(days)]
-    bounds = [(str(day), *_quarters_of(day, zone)) for day in each]
+    each = [since + timedelta(days=number) for number in range(days + 1)]
     rows = tx.all(
-        f"WITH days (day, first, past) AS (VALUES {', '.join('(?, ?, ?)' for _ in bounds)})"
-        " SELECT day, result, SUM(entries) FROM days JOIN audit_quarters ON quarter >= first AND quarter < past"
-        " GROUP BY day, result ORDER BY day, result",
-        *(value for bound in bounds for value in bound),
+        "SELECT day, result, SUM(entries) FROM audit_days WHERE day >= ? AND day < ?"
+        " GROUP BY day, result",
+        *(str(each[0]), str(each[-1])),
     )
+    found = Counter({(day, result): int(entries) for day, result, entries in rows})
+    # These are days of UTC. Between its midnight and the zone's lies what belongs to the day beside.
+    for day, beside, result, entries in _between_midnights(tx, each, zone):
+        found[day, result] -= entries
+        found[beside, result] += entries
     return [
-        (date.fromisoformat(day), result, int(entries)) for day, result, entries in rows
+        (day, result, found[str(day), result])
+        for day, result in product(each[:-1], get_args(Result))
+        if found[str(day), result]
     ]
+
+
+def _between_midnights(
+    tx: Transaction, days: list[date], zone: str
+) -> list[tuple[str, str, str, int]]:
+    """A day of UTC, the day beside that has a part of it in that zone, a result and how many entries that part has."""
+    one = timedelta(days=1)
+    parts = []
+    for day in days:
+        here, utc = _midnight(day, zone), f"{day}T00:00"
+        if here < utc:
+            parts.append((str(day - one), str(day), here, utc))
+        elif here > utc:
+            parts.append((str(day), str(day - one), utc, here))
+    if not parts:
+        return []
+    rows = tx.all(
+        f"WITH parts (day, beside, first, past) AS (VALUES {', '.join('(?, ?, ?, ?)' for _ in parts)})"
+        " SELECT day, beside, result, SUM(entries) FROM parts"
+        " JOIN audit_quarters ON quarter >= first AND quarter < past GROUP BY day, beside, result",
+        *(value for part in parts for value in part),
+    )
+    return [(day, beside, result, int(entries)) for day, beside, result, entries in rows]
 
 
 def forget_quarters(tx: Transaction, now: datetime) -> int:
@@ -130,12 +162,10 @@ def forget_quarters(tx: Transaction, now: datetime) -> int:
     )
 
 
-def _quarters_of(day: date, zone: str) -> tuple[str, str]:
-    """The first quarter of an hour of a day in that zone, and the first one past it."""
-    here = ZoneInfo(zone)
-    midnights = (datetime.combine(each, time(), here) for each in (day, day + timedelta(1)))
-    first, past = (clock.iso(each.astimezone(UTC))[:16] for each in midnights)
-    return first, past
+@lru_cache(maxsize=100)
+def _midnight(day: date, zone: str) -> str:
+    """The first quarter of an hour of a day in that zone, in UTC."""
+    return clock.iso(datetime.combine(day, time(), ZoneInfo(zone)).astimezone(UTC))[:16]
 
 
 def _spans(tx: Transaction, wanted: EntryFilter, top: int) -> list[tuple[int, int]]:

@@ -48,23 +48,16 @@ def by_day(counts: Iterable[tuple[date, str, int]], first: date, days: int) -> P
             table[day][result] = entries
     top = max((sum(results.values()) for results in table.values()), default=0)
     bars = []
+    rows = []
     for place, (day, results) in enumerate(table.items()):
+        said = say_day(day)
+        rows.append((said, list(results.values())))
         below = 0
         for result, entries in results.items():
             if entries:
-                bars.append(
-                    _bar(
-                        place,
-                        days,
-                        below,
-                        entries,
-                        top,
-                        result,
-                        f"{say_day(day)}: {entries} {result}",
-                    )
-                )
+                says = f"{said}: {entries} {result}"
+                bars.append(_bar(place, days, below, entries, top, result, says))
             below += entries
-    rows = [(say_day(day), list(results.values())) for day, results in table.items()]
     return Plot(bars, top, list(RESULTS), rows)
 
 

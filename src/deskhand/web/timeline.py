@@ -7,7 +7,8 @@ of the days that have such entries at all; "older" goes on from there.
 import json
 import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from functools import lru_cache
 from typing import Any, get_args
 
 from markupsafe import Markup
@@ -26,7 +27,7 @@ from deskhand.gate import lists, sends
 from deskhand.store import Transaction
 from deskhand.web import plots
 from deskhand.web.entry import effect, page
-from deskhand.web.render import render
+from deskhand.web.render import render, templates
 from deskhand.web.request import desk_of, next_page, number_in
 from deskhand.web.times import shown_time
 from deskhand.web.unavailable import or_unavailable
@@ -53,8 +54,9 @@ async def _timeline(request: Request) -> Response:
     before = number_in(request, "before", digits=17)
 
     collected = await desk.store.read(_collect, desk, wanted, before)
-    found = collected.pop("found")
-    askers = collected.pop("askers")
+    found, askers, first, days, waits = (
+        collected.pop(name) for name in ("found", "askers", "first", "days", "waits")
+    )
     verification: Verification = request.app.state.verification
     await verification.check_new()
     given = {name: getattr(wanted, name) for name in _FIELDS if getattr(wanted, name)}
@@ -75,9 +77,8 @@ async def _timeline(request: Request) -> Response:
         verified=verification.since and shown_time(desk, verification.since),
         limit=desk.settings.max_sends,
         window=length(desk.settings.window_seconds).removeprefix("1 "),
-        plotted=DAYS,
-        height=plots.HEIGHT,
-        width=plots.WIDTH,
+        days=_draw_days(tuple(days), first),
+        waits=_draw_waits(tuple(waits)),
         **collected,
     )
     if not verification.is_whole and verification.broken is None:
@@ -103,10 +104,30 @@ def _collect(
         ),
         "actors": actors,
         "actions": actions,
-        "days": plots.by_day(search.by_day(tx, first, DAYS, zone), first, DAYS),
-        "waits": plots.by_wait(lists.waits_of(tx, since, DECISIONS)),
+        "first": first,
+        "days": search.by_day(tx, first, DAYS, zone),
+        "waits": lists.waits_of(tx, since, DECISIONS),
         "sent": sends.count_since(tx, now - window),
     }
+
+
+@lru_cache(maxsize=8)
+def _draw_days(counts: tuple[tuple[date, str, int], ...], first: date) -> Markup:
+    about = f"One stack for each of the last {DAYS} days."
+    plot = plots.by_day(counts, first, DAYS)
+    return _draw("days", "Actions per day by result", about, plot)
+
+
+@lru_cache(maxsize=8)
+def _draw_waits(waits: tuple[timedelta, ...]) -> Markup:
+    about = f"How many requests of the last {DAYS} days were decided after which time."
+    return _draw("waits", "Waiting time until a decision", about, plots.by_wait(waits))
+
+
+def _draw(name: str, title: str, about: str, plot: plots.Plot) -> Markup:
+    module: Any = templates().get_template("plot.html").module
+    drawn: Markup = module.plot(name, title, about, plot, plots.WIDTH, plots.HEIGHT)
+    return drawn
 
 
 async def _verify(request: Request, form: FormData) -> Response:

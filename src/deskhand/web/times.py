@@ -1,14 +1,15 @@
 """Times in words and exactly, in the person's own zone."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from functools import lru_cache
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup, escape
 
 from deskhand.app import Desk
-from deskhand.clock import MORNING, UNITS, local, natural
+from deskhand.clock import MORNING, UNITS, local, natural, natural_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,16 @@ def local_time(desk: Desk, at: datetime) -> str:
 def shown_time(desk: Desk, at: datetime) -> Markup:
     """The time as people say it, in the person's own time zone, with the exact one in its title."""
     zone = desk.settings.timezone
-    exact = escape(_exactly(at, zone))
-    words = escape(natural(at, desk.now(), zone))
-    # One for each row of a long list: `Markup.format` takes ten times as long.
+    return _shown(at, local(desk.now(), zone).date(), zone)
+
+
+@lru_cache(maxsize=2000)
+def _shown(at: datetime, today: date, zone: str) -> Markup:
+    """Kept, because the same rows are shown again and again: it takes longer than anything else about a row."""
+    here = local(at, zone)
+    exact = escape(here.isoformat(timespec="seconds"))
+    words = escape(natural_on(today, here))
+    # `Markup.format` takes ten times as long.
     return Markup(f'<time datetime="{exact}" title="{exact}">{words}</time>')  # noqa: S704 - both are escaped
 
 
