@@ -297,6 +297,42 @@ async def test_no_header_of_a_stranger_fills_the_answer(site: Site) -> None:
 
 
 @requirement("email:data")
+async def test_a_mail_to_a_group_without_names_names_nobody(site: Site) -> None:
+    site.gmail.account.deliver(letter(to="undisclosed-recipients:;"))
+    async with site.client("email") as client:
+        found = await client.call_tool("search_email", {"query": "in:inbox"})
+
+    (mail,) = found.structured_content["emails"]
+    assert mail["to_address"] == ""
+
+
+@requirement("mail:one-recipient")
+async def test_a_recipient_is_named_as_the_network_writes_it(site: Site) -> None:
+    given = HELLO | {"to": " Ann@BÜCHER.Example "}
+    async with site.client("email", DEV_MODE="true") as client:
+        drafted = await said(client, "draft_email", **given)
+    async with site.client("email") as client:
+        asked = await said(client, "send_email", **given)
+
+    assert drafted.endswith("To: A***@xn--bcher-kva.example, Subject: Meeting notes")
+    assert "for sending to A***@xn--bcher-kva.example. Create" in asked
+
+
+@requirement("gate:recorded")
+async def test_the_log_names_the_thread_where_nobody_knows_the_recipient_yet(
+    site: Site,
+) -> None:
+    reply = {"thread_id": "18d5a", "message_id": "18d5b", "body": "Yes."}
+    async with site.client("email", DEV_MODE="true") as client:
+        await said(client, "reply_email", **reply)
+        await said(client, "reply_email", **reply | {"body": ""})
+        await said(client, "search_email", query="in:inbox")
+
+    targets = [line["target"] for line in site.log()]
+    assert targets == ["thread 18d5a", "thread 18d5a", "in:inbox"]
+
+
+@requirement("email:data")
 async def test_where_nothing_was_sent_the_data_is_the_sentence(site: Site) -> None:
     async with site.client("email", DEV_MODE="true") as client:
         answer = await client.call_tool("send_email", HELLO)

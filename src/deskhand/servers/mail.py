@@ -1,5 +1,6 @@
 """What the two mail servers have in common: their arguments' descriptions, and how a call goes on the record."""
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Annotated, Any
 
@@ -39,13 +40,14 @@ STAYS_HERE = (
     "It stays on this machine: this desk works on a local mailbox, which reaches nobody."
 )
 
-_TARGETS = ("to", "message_id", "thread_id", "query")
+_TARGETS = ("to", "message_id", "query")
 _ADDRESSES = ("to", "cc", "bcc")
 # Of an unknown argument nobody knows what is in it, so only these are ever written down.
 _RECORDED = frozenset(
     (
         *_TARGETS,
         *_ADDRESSES,
+        "thread_id",
         "subject",
         "max_results",
         "reply_to_message_id",
@@ -68,7 +70,7 @@ def mail_recorder(desk: Desk, actor: str) -> Recorder:
             if key in _RECORDED and value is not None
         }
         kept = {key: _redact_argument(key, value) for key, value in given.items()}
-        target = next((kept[key] for key in _TARGETS if key in kept), "-")
+        target = _name_target(kept)
         result: Result | None = None
         if call.tool == "draft_email" and call.error is None and desk.settings.sending_off:
             result = "dev_mode"
@@ -83,6 +85,13 @@ def mail_recorder(desk: Desk, actor: str) -> Recorder:
         await desk.record(*entry, result=result, in_vault=True)
 
     return record
+
+
+def _name_target(kept: Mapping[str, Any]) -> Any:
+    """What a call is about; a thread is named as the gate names it."""
+    if "thread_id" in kept:
+        return f"thread {kept['thread_id']}"
+    return next((kept[key] for key in _TARGETS if key in kept), "-")
 
 
 def _redact_argument(key: str, value: Any) -> Any:
