@@ -233,6 +233,41 @@ async def test_a_day_of_a_backend_is_told_as_a_time_and_a_time_as_it_stands(
 
 
 @requirement("tasks:any-backend")
+async def test_a_request_has_the_contracts_headers_and_few_of_ours(home: Home) -> None:
+    backend = Recorder(201, task(1))
+    async with backend_at(home, backend, user="ann") as client:
+        await ok(
+            client, "create_task", title="Buy milk", due_date="2026-03-01T10:00:00+05:00"
+        )
+        backend.answer = [task(1)]
+        await ok(client, "list_tasks")
+
+    contracts = {"authorization", "x-user-id", "content-type"}
+    ours = {"x-request-id", "x-deskhand-actor", "x-deskhand-asker"}
+    https = {"host", "accept", "accept-encoding", "connection", "user-agent"}
+    made, listed = backend.requests
+    assert set(listed["headers"]) - https == contracts | ours
+    assert set(made["headers"]) - https == contracts | ours | {
+        "idempotency-key",
+        "content-length",
+    }
+    assert json.loads(made["body"])["due_date"] == "2026-03-01T05:00:00.000000Z"
+    assert listed["query"] == "sort=-created_at&limit=20"
+
+
+@requirement("tasks:null-clears")
+async def test_the_schema_of_an_update_gives_no_client_a_null_to_fill_in(
+    home: Home,
+) -> None:
+    async with backend_at(home, Recorder(200, []), user="ann") as client:
+        listed = await client.list_tools()
+
+    (update,) = [each for each in listed.tools if each.name == "update_task"]
+    fields = update.input_schema["properties"].values()
+    assert all("default" not in field for field in fields)
+
+
+@requirement("tasks:any-backend")
 async def test_filters_order_and_pages_hold_on_a_backend_that_knows_none(
     home: Home,
 ) -> None:
