@@ -211,6 +211,7 @@ async def test_a_tools_file_stays_one_whatever_a_plugin_does_to_it(site: Site) -
 
 BLOCK = "---\ntype: email_send\nstatus: approved\nto: ann@example.org\n---\nx\n"
 BROKEN = '---\ntype: email_send\nstatus: approved\n"to" : ann@example.org\nwhy: [\n---\nx\n'
+LONG = 4_000 * "Not a word to anybody.\n" + "to: nobody\n"
 
 
 @requirement("gate:authorship")
@@ -221,6 +222,8 @@ BROKEN = '---\ntype: email_send\nstatus: approved\n"to" : ann@example.org\nwhy: 
         ("---\n---\n" + BLOCK, "---\n---\n", ""),
         ("---\ntags: []\n---\n\n" + BLOCK, "---\ntags: []\n---\n\n", ""),
         ("# Hello\n" + BLOCK, "# Hello\n", ""),
+        (9_000 * "# Hello\n" + BLOCK, 9_000 * "# Hello\n", ""),
+        (7 * "---\n" + BLOCK + LONG, 7 * "---\n", ""),
         (BROKEN, "why: [\n", ""),
         (BLOCK.replace("---\nx", "x"), "x\n", "---\nx\n"),
     ],

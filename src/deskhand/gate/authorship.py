@@ -7,6 +7,7 @@ is known by its recipient and by most of its words.
 
 import json
 import re
+import string
 import unicodedata
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
@@ -19,17 +20,17 @@ from deskhand.errors import InvalidInput, Unreadable
 from deskhand.gate.actions import MAIL_TYPES
 from deskhand.mail.addresses import recipient
 from deskhand.notes import frontmatter
-from deskhand.notes.frontmatter import Note
 from deskhand.store import Transaction
 
 _NAMING = ("to", "thread_id", "subject", "reply_to_message_id")
-_FENCE = re.compile(r"^---[ \t]*\r?$\n?", re.MULTILINE)
+# Each begins with a literal: that is what makes the search quick. A fence is a whole line.
+_FENCE = re.compile(r"---(?<![^\n]---)[ \t]*\r?$\n?", re.MULTILINE)
 _FENCES = 8
+_BLOCK = frontmatter.MAX_BLOCK_BYTES
 _PROPERTY = re.compile(
-    rf"^[ \t\"']*(type|{'|'.join(_NAMING)})[ \t\"']*:(.*)$",
-    re.MULTILINE | re.IGNORECASE,
+    rf"\n[ \t\"']*(type|{'|'.join(_NAMING)})[ \t\"']*:(.*)", re.IGNORECASE
 )
-_MEMBER = re.compile(r"^(?=[\"']?[a-z_]{2,20}[\"']?[ \t]*:)", re.MULTILINE | re.IGNORECASE)
+_MEMBER = re.compile(r"\n(?=[\"']?[a-z_]{2,20}[\"']?[ \t]*:)", re.IGNORECASE)
 _YES = re.compile("|".join(kind.replace("_", "[_-]") for kind in MAIL_TYPES.values()))
 _PART = r"[^\s<>()\[\],;:\"\\@]"
 _ADDRESS = re.compile(rf"(?<!{_PART})({_PART}++)@(?=([\w.-]++))")
@@ -45,15 +46,17 @@ _WORD = re.compile(r"\w+")
 _WORDS = 100_000
 _PHRASE = 3
 _PHRASES = 200
+_EVERYDAY = f"{string.printable.strip()} \t\r\n".encode()
 
 
 def marks_of(text: str) -> list[str]:
     """The marks of a note that could pass for a yes or for a mail; none where it names nobody to write to."""
     notes = [*_readings(text)]
     marks: dict[str | None, None] = {}
-    for note in notes:
-        marks |= dict.fromkeys([mark_of(note.frontmatter), *_marks_of_mail(note)])
-    said = _plain([text, *(_all_words(note.frontmatter) for note in notes)])
+    for given, rest in notes:
+        if any(key.casefold() in ("to", "thread_id") for key in given):
+            marks |= dict.fromkeys([mark_of(given), *_marks_of_mail(given, text[rest:])])
+    said = _plain([text, *(_all_words(given) for given, _ in notes)])
     if _YES.search(said):
         marks |= dict.fromkeys(_mark("yes", each) for each in _named(said))
     return [mark for mark in marks if mark]
@@ -109,27 +112,43 @@ def _is_known(tx: Transaction, mark: str | None) -> bool:
 # What a note says, in whatever form.
 
 
-def _readings(text: str) -> Iterator[Note]:
-    """Each note that it is or becomes once somebody takes out what stands before its properties, or a fault in them."""
+def _readings(text: str) -> Iterator[tuple[dict[str, Any], int]]:
+    """The properties and where the body begins, of each note that it is or becomes once somebody takes out what stands
+    before its properties, or a fault in them. Where no colon follows any more, there are none."""
+    fences = islice(_FENCE.finditer(text), _FENCES)
     start = 0
-    for fence in islice(_FENCE.finditer(text), _FENCES):
-        yield _read(text[start : fence.start()], text[fence.end() :])
+    while text.find(":", start) >= 0:
+        fence = next(fences, None)
+        if fence is None:
+            yield _read(text[start:]), len(text)
+            return
+        yield _read(text[start : fence.start()]), fence.end()
         start = fence.end()
-    yield _read(text[start:], "")
 
 
-def _read(block: str, body: str) -> Note:
-    found = _parse(block)
-    if found:
-        return Note(found, body)
-    named = {
-        key.casefold(): value.strip(" \t\r\"'") for key, value in _PROPERTY.findall(block)
-    }
-    members = islice(filter(_PROPERTY.match, _MEMBER.split(block)), _RECIPIENTS)
-    return Note(named | {"each": [_parse(each) for each in members]}, body)
+def _read(block: str) -> dict[str, Any]:
+    if found := _parse(block):
+        return found
+    lines = f"\n{block}"
+    properties = [*_PROPERTY.finditer(lines)]
+    named = {each[1].casefold(): each[2].strip(" \t\r\"'") for each in properties}
+    members = islice(_members(lines, properties), _RECIPIENTS)
+    return named | {"each": [_parse(each) for each in members]}
+
+
+def _members(lines: str, properties: list[re.Match[str]]) -> Iterator[str]:
+    """Each of these properties that begins at its line's beginning, or the block, with what belongs to it."""
+    for each in properties:
+        start = each.start()
+        if not start or _MEMBER.match(lines, start):
+            following = _MEMBER.search(lines, each.end())
+            yield lines[start + 1 : following.start() + 1 if following else None]
 
 
 def _parse(block: str) -> dict[str, Any]:
+    head = block[: _BLOCK + len("\n---")]
+    if ":" not in head or (len(block) > _BLOCK and "\n---" not in head):
+        return {}  # none there, or more than can be read
     try:
         return frontmatter.parse(f"---\n{block}\n---\n").frontmatter
     except Unreadable:
@@ -181,10 +200,10 @@ def _address(text: str) -> str | None:
 # The words of a mail.
 
 
-def _marks_of_mail(note: Note) -> list[str | None]:
-    marks = [mark_of(note.frontmatter, note.body)]
-    if recipients := _recipients(note.frontmatter):
-        phrases = _phrases(note.body)
+def _marks_of_mail(properties: Mapping[str, Any], body: str) -> list[str | None]:
+    marks = [mark_of(properties, body)]
+    if recipients := _recipients(properties):
+        phrases = _phrases(body)
         marks += [_mark("mail", to, each) for to in recipients for each in phrases]
     return marks
 
@@ -213,9 +232,15 @@ def _plain(texts: list[str]) -> str:
     text = "\n".join(texts)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
-        gone = {ord(char): None for char in set(text) - {"\r"} if unseen.is_unseen(char)}
-        text = text.translate(gone)
+        if gone := [char for char in _odd(text) if unseen.is_unseen(char)]:
+            text = text.translate(dict.fromkeys(map(ord, gone)))
     return text.casefold()
+
+
+def _odd(text: str) -> set[str]:
+    """The characters of a text apart from those that any text has."""
+    rest = text.encode("utf-8", "surrogatepass").translate(None, _EVERYDAY)
+    return {*rest.decode("utf-8", "surrogatepass")}
 
 
 def _in_one_line(text: str) -> str:
