@@ -21,6 +21,7 @@
     │   ├── VaultClosed       the machine's permissions keep the desk out of a folder of the vault
     │   ├── ProviderDown      the person's mail provider does not answer
     │   ├── NoAccount         the mail account is not, or no longer, one of this desk
+    │   ├── PartlyDone        some of the mail accounts did it, the others are named
     │   ├── ServerDown        an MCP server does not answer: the word of whoever calls one
     │   ├── TimedOut
     │   └── BackendFailed     it answered, with a failure of its own
@@ -226,7 +227,27 @@ class ProviderDown(Unavailable):
 
 
 class NoAccount(Unavailable):
+    """It may come back; until then what is asked of it is not found."""
+
+    code = "not_found"
+    error_type = "not_found_error"
+    exit_code = 4
     http_status = 404
+    retryable = False
+
+
+class PartlyDone(Unavailable):
+    def __init__(self, count: int, failed: "Mapping[str, DeskError]") -> None:
+        why = "; ".join(f"{name}: {error.message}" for name, error in failed.items())
+        super().__init__(
+            f"{'1 mail is' if count == 1 else f'{count} mails are'} changed, and none in the account {why}",
+            hint="what was done stays done; the same call does the rest when the account can do it",
+            changed=count,
+            accounts=sorted(failed),
+        )
+        self.count = count
+        self.failed = frozenset(failed)
+        """The accounts in which nothing was done."""
 
 
 class ServerDown(Unavailable):

@@ -21,7 +21,7 @@ from deskhand import tokens
 from deskhand.app import Desk
 from deskhand.clock import utc_now
 from deskhand.config import MailAccount, load
-from deskhand.errors import BadConfig, DeskError, Exists
+from deskhand.errors import BadConfig, DeskError, Exists, ProviderDown
 from deskhand.gate import NotApproved
 from deskhand.gate.actions import SendEmail
 from deskhand.mail import MailSummary
@@ -32,12 +32,14 @@ from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.desk import desk_server
 from deskhand.servers.gmail import gmail_server
 from deskhand.setup.init import plan_account
+from deskhand.web.site import site
 from tests.home import Home
 from tests.mail.dovecot import PASSWORD, Dovecot, Relay
 from tests.mail.gmail_double import GmailDouble, Status
 from tests.mail.letters import letter
 from tests.requirements import requirement
 from tests.transports import http_client, http_server
+from tests.web.person import served, signed_in
 
 pytestmark = pytest.mark.anyio
 
@@ -183,6 +185,7 @@ async def test_reads_go_over_all_accounts_and_say_whose_a_mail_is(
     elsewhere = await refused(client, "get_email", message_id=work, account="google")
     unknown = await refused(client, "search_email", query="", account="nobody")
     gone = await refused(client, "get_email", message_id="nobody~1")
+    assert (gone["error"], gone["details"].get("retryable")) == ("not_found", None)
 
     assert {subject: each["account"] for subject, each in mails.items()} == {
         "From home": "main",
@@ -383,6 +386,105 @@ async def test_an_account_that_is_down_stops_no_other_and_is_named(
     assert down == ["mail google"]
     assert len(back) == 3
     assert desk.parts.down == []
+
+
+@requirement("accounts:down")
+async def test_mails_of_several_accounts_are_changed_where_they_can_be_and_the_rest_is_named(
+    client: Client, desk: Desk, accounts: Accounts
+) -> None:
+    mails = await found(client)
+    ids = [each["message_id"] for each in mails.values()]
+    accounts.google.plan("messages.batchModify", Status(403))
+    partly = await refused(client, "update_emails", do="star", ids=ids)
+    starred = await found(client, "is:starred")
+    for step in partly["details"]["undo"]:
+        await call(client, "update_emails", **step)
+    taken_back = await found(client, "is:starred")
+    alone = await refused(client, "update_emails", do="star", ids=ids, account="google")
+    whole = await call(client, "update_emails", do="star", ids=ids)
+
+    assert set(starred) == {"From home", "From work"}
+    assert "2 mails are changed" in partly["message"]
+    assert "google" in partly["message"]
+    assert partly["details"]["changed"] == 2
+    assert taken_back == {}
+    assert alone["error"] == "not_found"
+    assert whole["count"] == 3
+
+
+@requirement("accounts:down")
+async def test_a_change_on_the_page_that_one_account_refuses_can_be_undone_where_it_was_done(
+    desk: Desk, accounts: Accounts
+) -> None:
+    ids = [mail.id for mail in await desk.mailbox.search("", 10)]
+    chosen: dict[str, Any] = {"do": "star", "mail": ids}
+    async with served(site(desk)) as address, signed_in(desk, address) as person:
+        accounts.google.plan("messages.batchModify", Status(403))
+        partly = await person.sends("/mail/change", chosen)
+        starred = await desk.mailbox.search("is:starred", 10)
+        undone = await person.sends("/mail/undo", at="/mail")
+        left = await desk.mailbox.search("is:starred", 10)
+
+    assert "2 mails are changed" in partly.text
+    assert len(starred) == 2
+    assert undone.status_code == 303
+    assert left == []
+
+
+@requirement("accounts:one-view")
+async def test_all_that_match_are_those_of_the_account_that_the_page_shows(
+    desk: Desk, accounts: Accounts
+) -> None:
+    async with served(site(desk)) as address, signed_in(desk, address) as person:
+        page = await person.reads("/mail?q=in:inbox&account=work")
+        form = _fields(page.text, "/mail/change") | {"do": "archive", "all": "1"}
+        sure = await person.sends("/mail/change", form)
+        done = await person.sends("/mail/change", _fields(sure.text, "/mail/change"))
+        left = await desk.mailbox.search("in:inbox", 10)
+
+    assert "<h1>1 mail, 1 unread</h1>" in sure.text
+    assert "me@work.example" in sure.text
+    assert (
+        done.headers["location"] == "/mail?q=in%3Ainbox&account=work&done=archive&count=1"
+    )
+    assert {mail.subject for mail in left} == {"From home", "From Google"}
+
+
+def _fields(page: str, action: str) -> dict[str, str]:
+    """What the form of this page would send without a word more."""
+    form = page.partition(f'action="{action}"')[2].partition("</form>")[0]
+    hidden = re.findall(r'<input type="hidden" name="(\w+)" value="(.*?)">', form)
+    return {name: value for name, value in hidden if name != "form_token"}
+
+
+@requirement("mail:reply-all")
+async def test_an_own_address_that_was_told_once_is_known_while_its_account_does_not_answer(
+    tmp_path: Path,
+) -> None:
+    class Telling(LocalMailbox):
+        async def search(self, query: str, limit: int) -> list[MailSummary]:
+            raise ProviderDown("it is in trouble")
+
+    accounts = [
+        MailAccount(name="a", kind="local", address="a@x.de"),
+        MailAccount.model_construct(name="b", kind="gmail", address=None),
+    ]
+    mailboxes = Mailboxes(
+        accounts,
+        accounts[0],
+        lambda account: Telling(
+            tmp_path / f"{account.name}.db", f"{account.name}@x.de", utc_now
+        ),
+        lambda _name, _error: None,
+        Patience(full=0.3, brief=0, rest=60),
+    )
+    first = await mailboxes.ask_untold()
+    with pytest.raises(ProviderDown):
+        await mailboxes.search("", 5)
+    while_slow = await mailboxes.ask_untold()
+    await mailboxes.close()
+
+    assert (set(first), set(while_slow)) == ({"b@x.de"}, {"b@x.de"})
 
 
 class _Hanging(LocalMailbox):

@@ -21,6 +21,7 @@ from deskhand.errors import (
     NoAccount,
     NotFound,
     OutOfScope,
+    PartlyDone,
     TimedOut,
     printable,
 )
@@ -113,6 +114,13 @@ def split(desk_id: str) -> tuple[str | None, str]:
     return name, own
 
 
+def account_of(mail: MailSummary) -> str | None:
+    """The name of the account that has the mail, where the desk has several."""
+    if not mail.account:
+        return None
+    return split(mail.id)[0] or MAIN
+
+
 class Mailboxes:
     def __init__(
         self,
@@ -125,6 +133,8 @@ class Mailboxes:
         self._patience = patience
         self._slow: dict[str, float] = {}
         """Accounts that kept somebody waiting for nothing, and until when, by the event loop's clock."""
+        self._told: dict[str, str] = {}
+        """The addresses that accounts told themselves."""
         self._accounts = {account.name: account for account in accounts}
         self._default = default.name
         self._open = open_account
@@ -172,18 +182,17 @@ class Mailboxes:
         )
 
     async def ask_untold(self) -> frozenset[str]:
-        """The addresses that nobody wrote down and the accounts tell themselves; not of one that is down."""
+        """The addresses that nobody wrote down and the accounts tell themselves, as far as they ever did."""
         untold = [each.name for each in self._accounts.values() if each.address is None]
         answers = await asyncio.gather(*map(self._ask_address, untold))
         return frozenset(filter(None, answers))
 
     async def _ask_address(self, name: str) -> str | None:
-        if self._is_slow(name):
-            return None
-        with suppress(DeskError, TimeoutError):
-            async with asyncio.timeout(self._patience.brief):
-                return await self.address_of(name)
-        return None
+        if name not in self._told and not self._is_slow(name):
+            with suppress(DeskError, TimeoutError):
+                async with asyncio.timeout(self._patience.brief):
+                    self._told[name] = await self.address_of(name)
+        return self._told.get(name)
 
     async def sees_address(self, address: str) -> bool:
         """Whether the call sees the account that has the address; one that nobody has is seen where all are."""
@@ -291,10 +300,19 @@ class Mailboxes:
         return [found[self.place(each)] for each in ids]
 
     async def change(self, ids: Sequence[str], change: Deed) -> int:
-        count = 0
+        """In each account for itself; PartlyDone where one of several could not do it."""
+        counts: list[int] = []
+        failed: dict[str, DeskError] = {}
         for name, own_ids in self._by_account(ids).items():
-            count += await self.box(name).change(own_ids, change)
-        return count
+            try:
+                counts.append(await self.box(name).change(own_ids, change))
+            except DeskError as error:
+                failed[name] = error
+        if failed and not counts:
+            raise next(iter(failed.values()))
+        if failed:
+            raise PartlyDone(sum(counts), failed)
+        return sum(counts)
 
     async def open_owned(self, address: str) -> WatchedMailbox:
         """The mailbox of the account that has the address, whatever it is called now."""

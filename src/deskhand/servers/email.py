@@ -33,6 +33,7 @@ from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import MailSummary, SavedDraft, Sent, mime
 from deskhand.mail.addresses import first_person, people
+from deskhand.mail.mailboxes import account_of
 from deskhand.servers.callers import client
 from deskhand.servers.calls import ToolResult
 from deskhand.servers.mail import (
@@ -43,7 +44,6 @@ from deskhand.servers.mail import (
     Subject,
     To,
     account_names,
-    account_of,
     kind_of,
     mail_recorder,
     one_line,

@@ -7,9 +7,10 @@ from pydantic import BaseModel, Field
 
 from deskhand.app import Desk
 from deskhand.clock import iso
-from deskhand.errors import FieldProblem, InvalidInput
+from deskhand.errors import FieldProblem, InvalidInput, PartlyDone
 from deskhand.mail import FullMessage, MailSummary
-from deskhand.mail.changes import Doing, find_way_back, read_change
+from deskhand.mail.changes import Deed, Doing, find_way_back, read_change
+from deskhand.mail.mailboxes import account_of
 from deskhand.servers.calls import ToolResult
 from deskhand.servers.filing import change_mails, describe_refusal, needs_yes
 from deskhand.servers.mail import FETCHES, FILES, one_line
@@ -99,19 +100,30 @@ def everyday_tools(desk: Desk) -> list[DeskTool]:
         if dry_run or not mails:
             waits = await needs_yes(desk, change, mails)
             return ToolResult(_described(mails, done=False, waits=waits))
-        outcome = await change_mails(desk, change, mails, "desk_mcp")
+        try:
+            outcome = await change_mails(desk, change, mails, "desk_mcp")
+        except PartlyDone as partly:
+            changed = [mail for mail in mails if account_of(mail) not in partly.failed]
+            steps = [step.model_dump() for step in _list_way_back(change, changed)]
+            partly.details["undo"] = steps
+            raise
         done = _described(mails, done=True, waits=False)
         if isinstance(outcome, int):
-            steps = [
-                WayBack(do=deed.do, label=deed.label, ids=of)
-                for deed, of in find_way_back(change, mails)
-            ]
-            return ToolResult(done.model_copy(update={"count": outcome, "undo": steps}))
+            back = _list_way_back(change, mails)
+            return ToolResult(done.model_copy(update={"count": outcome, "undo": back}))
         return ToolResult(describe_refusal(outcome, len(mails)) or done, recorded=True)
 
     return [
         tool(get_thread, title="Read a thread", annotations=FETCHES),
         tool(update_emails, title="Change mails", annotations=FILES, recorded_by="gate"),
+    ]
+
+
+def _list_way_back(change: Deed, mails: Sequence[MailSummary]) -> list[WayBack]:
+    """What takes the change of these mails back; they are as they were before."""
+    return [
+        WayBack(do=deed.do, label=deed.label, ids=ids)
+        for deed, ids in find_way_back(change, mails)
     ]
 
 

@@ -12,6 +12,7 @@ from deskhand.gate.actions import SendEmail
 from deskhand.gate.outcomes import refuse_off
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.mail.changes import Deed
+from deskhand.mail.mailboxes import account_of
 from deskhand.servers.callers import client
 from deskhand.servers.calls import ToolResult
 from deskhand.servers.filing import ask_if_needed, change_mails, describe_refusal
@@ -22,7 +23,6 @@ from deskhand.servers.mail import (
     Subject,
     To,
     account_names,
-    account_of,
     mail_recorder,
     stays_here,
 )

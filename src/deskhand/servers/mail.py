@@ -9,12 +9,12 @@ from pydantic import Field
 
 from deskhand.app import Desk
 from deskhand.audit import Result, masked
-from deskhand.config import MAIN, MailKind
+from deskhand.config import MailKind
 from deskhand.errors import DeskError, FieldProblem, InvalidInput
 from deskhand.gate import Outcome, Released
 from deskhand.gate.actions import MOST_RECIPIENTS
 from deskhand.mail import MailSummary
-from deskhand.mail.mailboxes import Mailboxes, MailView, split, viewing
+from deskhand.mail.mailboxes import Mailboxes, MailView, account_of, viewing
 from deskhand.servers.calls import Call, Recorder
 
 SENDS = ToolAnnotations(
@@ -106,13 +106,6 @@ def _redact_argument(key: str, value: Any) -> Any:
 
 def account_names(desk: Desk) -> tuple[str, ...]:
     return tuple(account.name for account in desk.settings.mail_accounts)
-
-
-def account_of(mail: MailSummary) -> str | None:
-    """The name of the account that has the mail, where the desk has several."""
-    if not mail.account:
-        return None
-    return split(mail.id)[0] or MAIN
 
 
 def view_account_of(*mails: MailSummary) -> AbstractContextManager[MailView]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -16,13 +17,20 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from deskhand.app import Desk
-from deskhand.errors import Denied, DeskError, InvalidInput, NotFound, TooLarge
+from deskhand.errors import (
+    Denied,
+    DeskError,
+    InvalidInput,
+    NotFound,
+    PartlyDone,
+    TooLarge,
+)
 from deskhand.gate import lists
 from deskhand.gate.outcomes import refuse_off
 from deskhand.gate.webauthn import Said
 from deskhand.mail import FullMessage, MailSummary, mime
 from deskhand.mail.changes import Deed, Doing, find_way_back, read_change
-from deskhand.mail.mailboxes import MailView, viewing
+from deskhand.mail.mailboxes import MailView, account_of, viewing
 from deskhand.orchestrator import deciding
 from deskhand.web import as_sent, sessions
 from deskhand.web.entry import effect, page
@@ -79,9 +87,8 @@ async def _list(request: Request) -> Response:
     number = min(number_in(request, "page", digits=3) or 1, MOST_PAGES)
     problem: InvalidInput | None = None
     found: list[MailSummary] = []
-    account = request.query_params.get("account") or None
-    names = account and frozenset({desk.settings.find_account(account).name})
-    with viewing(MailView(names or None)) as view:
+    account = request.query_params.get("account", "")
+    with _view_account(desk, account) as view:
         try:
             found = await desk.mailbox.search(query, number * PAGE + 1)
         except InvalidInput as failure:
@@ -97,13 +104,21 @@ async def _list(request: Request) -> Response:
         number=number,
         more=len(found) > number * PAGE,
         is_last=number >= MOST_PAGES,
-        account=account or "",
+        account=account,
         address=await desk.mailbox.address() if not desk.settings.accounts else "",
         accounts=[each.name for each in desk.settings.mail_accounts],
         silent=view.describe_silent(),
         done=_describe_done(request),
         can_undo=bool(_last_changes(request).get(sessions.name_of(request.state.session))),
     )
+
+
+def _view_account(desk: Desk, name: str) -> AbstractContextManager[MailView]:
+    """See the account that the page was narrowed to; without a name all of them."""
+    names = None
+    if name:
+        names = frozenset({desk.settings.find_account(name).name})
+    return viewing(MailView(names))
 
 
 def _describe_done(request: Request) -> str | None:
@@ -270,7 +285,9 @@ async def _change(request: Request, form: FormData) -> Response:
         )
     takes_label = do in ("label", "unlabel")
     change = read_change(do, text_in(form, "label") if takes_label else None)
-    mails = await _find(desk, form, query)
+    account = text_in(form, "account")
+    with _view_account(desk, account) as view:
+        mails = await _find(desk, form, query)
     doubtful = do == "trash" and any("UNREAD" in mail.labels for mail in mails)
     problem: Denied | None = None
     sure = bool(text_in(form, "sure"))
@@ -289,9 +306,9 @@ async def _change(request: Request, form: FormData) -> Response:
         except Denied as failure:
             problem = failure
         else:
-            return await _carry_out(request, change, mails, query)
+            return await _carry_out(request, change, mails, _place(form))
     if not mails:
-        return RedirectResponse(f"/mail?{urlencode({'q': query})}", 303)
+        return RedirectResponse(f"/mail?{urlencode(_place(form))}", 303)
     shown = [(mail, shown_time(desk, mail.date)) for mail in mails[:PAGE]]
     unread = sum("UNREAD" in mail.labels for mail in mails)
     known: dict[str, Any] = {
@@ -301,6 +318,8 @@ async def _change(request: Request, form: FormData) -> Response:
         "change": change,
         "says": SAID[do],
         "query": query,
+        "account": account,
+        "silent": view.describe_silent(),
         "seen": digest_list(mails),
     }
     every = bool(text_in(form, "all"))
@@ -321,6 +340,7 @@ def say_change(form: FormData) -> Said:
         text_in(form, "do"),
         text_in(form, "label"),
         text_in(form, "all") and text_in(form, "q"),
+        text_in(form, "all") and text_in(form, "account"),
         text_in(form, "all") and text_in(form, "seen"),
         *chosen,
     ]
@@ -349,22 +369,42 @@ async def _find(desk: Desk, form: FormData, query: str) -> list[MailSummary]:
 
 
 async def _carry_out(
-    request: Request, change: Deed, mails: Sequence[MailSummary], query: str
+    request: Request, change: Deed, mails: Sequence[MailSummary], place: dict[str, str]
 ) -> Response:
-    way_back = find_way_back(change, mails)
-    count = await _do(desk_of(request), change, [mail.id for mail in mails])
-    _last_changes(request)[sessions.name_of(request.state.session)] = way_back
+    session = sessions.name_of(request.state.session)
+    try:
+        count = await _do(desk_of(request), change, [mail.id for mail in mails])
+    except PartlyDone as partly:
+        done = [mail for mail in mails if account_of(mail) not in partly.failed]
+        _last_changes(request)[session] = find_way_back(change, done)
+        raise
+    _last_changes(request)[session] = find_way_back(change, mails)
     return RedirectResponse(
-        f"/mail?{urlencode({'q': query, 'done': change.do, 'count': count})}", 303
+        f"/mail?{urlencode({**place, 'done': change.do, 'count': count})}", 303
     )
+
+
+def _place(form: FormData) -> dict[str, str]:
+    """The search that the person came from, as the address names it."""
+    place = {"q": text_in(form, "q")}
+    if account := text_in(form, "account"):
+        place["account"] = account
+    return place
 
 
 async def _do(desk: Desk, change: Deed, ids: Sequence[str]) -> int:
     if off := desk.settings.sending_off:
         raise refuse_off(off, "nothing is changed")
-    count = await desk.mailbox.change(ids, change)
+    partly = None
+    try:
+        count = await desk.mailbox.change(ids, change)
+    except PartlyDone as error:
+        partly = error
+        count = error.count
     facts = {"do": change.do, "label": change.label, "mails": count}
-    await desk.record(PERSON, "update_emails", f"{count} mails", facts, None, 0)
+    await desk.record(PERSON, "update_emails", f"{count} mails", facts, partly, 0)
+    if partly is not None:
+        raise partly
     return count
 
 
@@ -372,11 +412,14 @@ async def _undo(request: Request, form: FormData) -> Response:
     """Take the last change of this session back."""
     desk = desk_of(request)
     await desk.answers.demand_person(PERSON, claim_in(request, form), UNDO)
-    steps = _last_changes(request).pop(sessions.name_of(request.state.session), [])
+    session = sessions.name_of(request.state.session)
+    steps = _last_changes(request).get(session, [])
     counts = [await _do(desk, change, ids) for change, ids in steps]
+    # Not before: what an account could not do now can be done again, and twice is as once.
+    _last_changes(request).pop(session, None)
     if not steps:
         return RedirectResponse("/mail", 303)
-    shown = {"q": text_in(form, "q"), "done": steps[-1][0].do, "count": max(counts)}
+    shown = {**_place(form), "done": steps[-1][0].do, "count": max(counts)}
     return RedirectResponse(f"/mail?{urlencode(shown)}", 303)
 
 
