@@ -84,9 +84,14 @@ async def files(site: Site, client: Client) -> None:
     assert await ok(client, "move_email", message_id=mail.id, destination_label="DONE") == {
         "moved": True
     }
+    await ok(client, "add_label", message_id=mail.id, label_name=" ai_processed ")
     names = {site.gmail.account.labels[label] for label in mail.labels}
-    assert {"AI_PROCESSED", "DONE"} <= names
-    assert "INBOX" not in names
+    assert names == {"UNREAD", "AI_PROCESSED", "DONE"}
+    for label in ("", "  ", "SENT"):
+        bad = await refused(
+            client, "move_email", message_id=mail.id, destination_label=label
+        )
+        assert bad["error"] == "parse_error"
 
 
 async def sends(site: Site, client: Client) -> None:
@@ -142,6 +147,12 @@ async def fails(site: Site, client: Client) -> None:
         "parse_error",
         "to",
     )
+    for body in ("", " \n", "a\0b", "x" * 2_000_001):
+        text = await refused(client, "send_email", **HELLO | {"body": body})
+        assert (text["error"], text["details"]["fields"][0]["field"]) == (
+            "parse_error",
+            "body",
+        )
     assert (await refused(client, "list_emails", max_results=101))["error"] == "parse_error"
     site.gmail.plan("messages.list", Status(403, "forbidden"))
     assert (await refused(client, "list_emails"))["error"] == "permission_denied"
