@@ -449,8 +449,10 @@ async def test_the_prompts_name_only_tools_that_are_there_and_send_nothing(
     assert "from:ann" in texts["triage_my_inbox"]
     assert "list_pending" in plain
     assert "yes" in texts["draft_a_reply"]
-    with pytest.raises(MCPError):
-        await client.get_prompt("draft_a_reply", {})
+    for name in ("draft_a_reply", "another"):
+        with pytest.raises(MCPError) as missing:
+            await client.get_prompt(name, {})
+        assert missing.value.code == -32602
 
 
 def _words(text: str) -> list[str]:

@@ -465,6 +465,39 @@ def test_what_is_no_message_is_answered_and_the_server_lives_on(home: Home) -> N
 
 
 @requirement("server:answers")
+def test_whoever_sends_half_a_request_hears_of_it_by_its_own_id(home: Home) -> None:
+    named = [
+        '{"jsonrpc": "2.0", "id": 3, "method": "ping", "params": []}',
+        '{"jsonrpc": "1.0", "id": 4, "method": "ping"}',
+        '{"jsonrpc": "2.0", "id": 5, "method": null}',
+        '{"jsonrpc": "2.0", "id": "six", "method": "ping", "params": "x"}',
+    ]
+    nameless = [
+        *('"hello"', "5", "null", "[]"),
+        '{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}',
+        '{"jsonrpc": "2.0", "id": null, "method": "ping"}',
+        '{"jsonrpc": "2.0", "id": true, "method": "tools/list"}',
+        '{"jsonrpc": "2.0", "id": {}, "method": "tools/call"}',
+        '{"jsonrpc": "2.0", "method": "initialize"}',
+    ]
+    lines = [INITIALIZE, *named, *nameless, '{"jsonrpc": "2.0", "id": 9, "method": "ping"}']
+
+    command = [warm_python(), "-m", "deskhand", "mcp", "obsidian"]
+    answers, log = converse(command, lines, len(lines), env=home.environment)
+
+    by_id = {answer.get("id"): answer for answer in answers}
+    codes = [by_id[name]["error"]["code"] for name in (3, 4, 5, "six")]
+    assert codes == [-32600] * 4
+    without = [answer["error"] for answer in answers if answer.get("id") is None]
+    assert [error["code"] for error in without] == [-32600] * len(nameless)
+    assert [error["message"] for error in without].count(
+        "A request needs an id that is a text or a whole number"
+    ) == 5
+    assert by_id[9]["result"] == {}
+    assert "Traceback" not in log
+
+
+@requirement("server:answers")
 async def test_a_lone_surrogate_over_http_is_an_answer(home: Home) -> None:
     envelope = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -12,12 +12,16 @@ from weakref import WeakKeyDictionary
 from mcp.server import MCPServer
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions
+from mcp.server.mcpserver.context import Context
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    INVALID_PARAMS,
     SERVER_INFO_META_KEY,
     CallToolResult,
+    GetPromptResult,
     InputRequiredResult,
     ListResourcesResult,
     PaginatedRequestParams,
@@ -43,6 +47,18 @@ class SDKServer(MCPServer[None]):
         super().__init__(*args, **options)
         self._connections: WeakKeyDictionary[Any, str | None] = WeakKeyDictionary()
         """Whoever asked something here and is there still, and by which name."""
+
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: dict[str, Any] | None = None,
+        context: Context[None, Any] | None = None,
+    ) -> GetPromptResult | InputRequiredResult:
+        """The SDK's, without its code 0 and its trace for a prompt that there is not, or that lacks an argument."""
+        try:
+            return await super().get_prompt(name, arguments, context)
+        except ValueError as error:
+            raise MCPError(INVALID_PARAMS, printable(error)) from error
 
     async def list_resource_page(self, cursor: str | None) -> ListResourcesResult:
         """One page of the resources; a server with many of them overrides it."""

@@ -24,6 +24,12 @@ LAST_ANSWERS = 10.0
 """Seconds in which what was asked may be answered when the client sends no more."""
 LASTING = "subscriptions/listen"
 """The one request that is answered only at the end."""
+_REQUESTS = (
+    *("initialize", "ping", "server/", "tools/", "tasks/", "resources/", "prompts/"),
+    *("completion/", "logging/", "subscriptions/"),
+)
+"""How the methods begin that are answered."""
+_NO_ID = "A request needs an id that is a text or a whole number"
 _UNREADABLE = (
     "Not JSON that everybody reads: a lone surrogate (\\ud800 to \\udfff),"
     " a number of thousands of digits, or hundreds of levels"
@@ -113,9 +119,11 @@ class AnsweringStream:
 
     async def receive(self) -> SessionMessage | Exception:
         try:
-            while isinstance(item := await self._incoming.receive(), Exception):
+            item = await self._incoming.receive()
+            while isinstance(item, Exception) or _is_without_id(item.message):
                 if (answer := _answer_to(item)) is not None:
                     await self._outgoing.send(SessionMessage(answer))
+                item = await self._incoming.receive()
         except anyio.EndOfStream:
             await self._requests.wait()
             raise
@@ -141,11 +149,29 @@ class AnsweringStream:
         await self.aclose()
 
 
-def _answer_to(problem: Exception) -> JSONRPCError | None:
+def _is_without_id(message: JSONRPCMessage) -> bool:
+    """Whether it asks with no id, or with one that is none: to the SDK that is a notification, which nobody answers."""
+    match message:
+        case JSONRPCNotification(method=method):
+            return method.startswith(_REQUESTS)
+        case _:
+            return False
+
+
+def _answer_to(problem: Exception | SessionMessage) -> JSONRPCError | None:
     """None for an empty line."""
-    given = problem.errors()[0]["input"] if isinstance(problem, ValidationError) else ""
-    if not isinstance(given, str):
-        return _error(INVALID_REQUEST, "Not a JSON-RPC 2.0 message", given)
+    if isinstance(problem, SessionMessage):
+        return _error(INVALID_REQUEST, _NO_ID, None)
+    errors = problem.errors() if isinstance(problem, ValidationError) else []
+    if not errors:
+        return _error(PARSE_ERROR, "Parse error", None)
+    if errors[0]["type"] != "json_invalid":
+        # What lacks a member of another kind of message is named as a whole; everything else is named by its part.
+        wholes = [each["input"] for each in errors if each["type"] == "missing"]
+        return _error(
+            INVALID_REQUEST, "Not a JSON-RPC 2.0 message", next(iter(wholes), None)
+        )
+    given = str(errors[0]["input"])
     if not given.strip():
         return None
     try:
