@@ -18,7 +18,8 @@ from sqlite3 import IntegrityError
 import psycopg
 import pytest
 
-from deskhand import tokens
+from deskhand import audit, tokens
+from deskhand.clock import utc_now
 from deskhand.errors import BadConfig, Unavailable
 from deskhand.gate import enclosures
 from deskhand.gate.enclosures import enclose
@@ -513,6 +514,56 @@ async def test_a_reader_sees_one_state_whatever_is_committed_meanwhile(
     other.close()
 
 
+RECOVERS = """
+import fcntl, sys
+file = open(sys.argv[1], "r+b", buffering=0)
+fcntl.lockf(file, fcntl.LOCK_EX, 3, 120)
+file.write(bytes(96))
+print(flush=True)
+sys.stdin.read()
+"""
+"""Holds the index of the WAL, as SQLite does while it makes it anew after somebody was killed."""
+
+
+def is_there(file: str) -> bool:
+    return Path(file).exists()
+
+
+def holding(file: str, program: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", program, file],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+
+
+async def test_a_glance_sees_what_was_committed_and_keeps_no_file_open(url: str) -> None:
+    store = open_store(url)
+    for _ in range(2):
+        before = await store.glance(audit.head)
+        await store.write(audit.append, audit.Entry.of(utc_now(), "me", "look", "it"))
+        assert (await store.glance(audit.head)).seq == before.seq + 1
+    store.close()
+    assert not is_there(f"{url.removeprefix('sqlite:///')}-wal")
+
+
+@requirement("store:many-processes")
+async def test_a_glance_at_a_database_that_somebody_holds_keeps_nobody_else_waiting(
+    tmp_path: Path,
+) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'desk.db'}")
+    with holding(str(tmp_path / "desk.db-shm"), RECOVERS) as holder:
+        await asyncio.to_thread(holder.stdout.readline)
+        glance = asyncio.create_task(store.glance(audit.head))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not glance.done()
+        holder.stdin.close()
+        assert await glance == audit.START
+    assert await store.glance(audit.head) == audit.START
+    store.close()
+
+
 async def test_more_callers_than_connections_all_have_their_turn(store: Store) -> None:
     async def call(number: int) -> int:
         await store.write(insert(number))
@@ -615,7 +666,7 @@ async def test_a_closed_store_says_so(postgresql: str) -> None:
     store = open_store(postgresql)
     store.close()
 
-    for call in (store.read, store.write, store.read_one):
+    for call in (store.read, store.write, store.read_one, store.glance):
         with pytest.raises(Unavailable):
             await call(count)
     with pytest.raises(Unavailable):

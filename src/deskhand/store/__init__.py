@@ -64,6 +64,12 @@ class Store(Protocol):
     async def read_one(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
         """Do `work` that reads by one statement and needs no transaction around it; of two, each sees its own state."""
 
+    async def glance(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
+        """Like `read_one`, at once and on the event loop, for a few rows that are found by their keys.
+
+        Where somebody holds the database it is `read_one`, so the work may begin twice. There is no transaction.
+        """
+
     def bell(self, channel: str, payload: str | None) -> AbstractContextManager[Bell]:
         """Rings for what anybody commits from now on: PostgreSQL for this NOTIFY alone, SQLite for every commit."""
 

@@ -129,6 +129,8 @@ class PostgresStore:
                 bind(work, *given, **named), PostgresTransaction(connection, wait_for)
             )
 
+    glance = read_one
+
     def bell(self, channel: str, payload: str | None) -> PostgresBell:
         return PostgresBell(self._url, channel, payload)
 

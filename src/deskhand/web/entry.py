@@ -157,7 +157,7 @@ async def _session(request: Request) -> Session | None:
     now = desk.now()
     session = None
     if key := request.cookies.get(cookie_name(request)):
-        session = await desk.store.read_one(partial(sessions.find, key=key, now=now))
+        session = await desk.store.glance(sessions.find, key, now)
     if session is not None and now - session.seen > _MINUTE:
         await desk.store.write(partial(sessions.touch, session=session, now=now))
     request.state.session = session

@@ -115,7 +115,7 @@ async def events(request: Request) -> Response:
     bell: Events = request.app.state.events
 
     async def welcome() -> bool:
-        return await desk.store.read_one(sessions.find, session.key, desk.now()) is not None
+        return await desk.store.glance(sessions.find, session.key, desk.now()) is not None
 
     seen = request.headers.get("last-event-id") or request.query_params.get("seen")
     return StreamingResponse(
