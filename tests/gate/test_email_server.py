@@ -306,6 +306,31 @@ async def test_a_mail_to_a_group_without_names_names_nobody(site: Site) -> None:
     assert mail["to_address"] == ""
 
 
+@requirement("mail:reply-all")
+async def test_a_reply_goes_where_the_mail_asks_for_it_and_of_my_own_where_that_went(
+    site: Site,
+) -> None:
+    deliver = site.gmail.account.deliver
+    asking = deliver(letter(reply_to="a@example.org, b@example.org"))
+    mine = deliver(letter(sender="me@example.com", to="ann@example.org"))
+    nobody = deliver(letter(sender="me@example.com", to="me@example.com"))
+    async with site.client("email") as client:
+        for mail in (asking, mine):
+            ids = {"thread_id": mail.thread_id, "message_id": mail.id}
+            await said(client, "reply_email", **ids, body="Yes.")
+        ids = {"thread_id": nobody.thread_id, "message_id": nobody.id}
+        refused = await said(client, "reply_email", **ids, body="Yes.")
+
+    recipients = [
+        line.removeprefix("to: ")
+        for file in site.files("Pending_Approval")
+        for line in file.read_text().splitlines()
+        if line.startswith("to: ")
+    ]
+    assert sorted(recipients) == ["a@example.org", "ann@example.org"]
+    assert refused.startswith("Error replying to thread: This mail names nobody")
+
+
 @requirement("mail:one-recipient")
 async def test_a_recipient_is_named_as_the_network_writes_it(site: Site) -> None:
     given = HELLO | {"to": " Ann@BÜCHER.Example "}

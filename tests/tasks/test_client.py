@@ -157,6 +157,7 @@ async def test_a_create_that_an_unknown_backend_did_not_answer_well_is_not_repea
             "Input validation failed: no room",
         ),
         (400, {"error": "no room"}, "validation_error", "Input validation failed: no room"),
+        (409, {"detail": "taken"}, "validation_error", "Input validation failed: taken"),
         (400, b"", "validation_error", "Input validation failed: HTTP 400"),
         (413, {"message": "x" * 999}, "backend_error", "Backend service error: xxxx"),
         (405, {"detail": []}, "backend_error", "Backend service error: it refused"),
