@@ -136,7 +136,8 @@ def main(argv):
 
 
 def extras():
-    """The extras that this desk's own options ask for, in the environment or in its config.toml."""
+    """What reads attachments, and what this desk's own options ask for, in the environment or in its config.toml."""
+    yield "documents"
     sys.path.insert(0, str(ROOT / "src"))
     from deskhand import environment
 

@@ -42,7 +42,7 @@ def run() -> ModuleType:
         ("this is no TOML", {}, []),
     ],
 )
-def test_a_clone_installs_the_extras_that_the_desks_options_ask_for(
+def test_a_clone_reads_attachments_and_installs_the_extras_that_the_desks_options_ask_for(
     run: ModuleType,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -56,7 +56,7 @@ def test_a_clone_installs_the_extras_that_the_desks_options_ask_for(
     for name, value in {"DESKHAND_HOME": str(tmp_path), **variables}.items():
         monkeypatch.setenv(name, value)
 
-    assert list(run.extras()) == expected
+    assert list(run.extras()) == ["documents", *expected]
 
 
 def test_a_false_package_index_runs_nothing(

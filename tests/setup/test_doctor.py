@@ -4,6 +4,7 @@ import socket
 import sqlite3
 import stat
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from deskhand.app import Desk
 from deskhand.config import load
+from deskhand.mail import documents
 from tests.requirements import requirement
 from tests.setup.account import Account, Done
 
@@ -192,6 +194,18 @@ def test_each_trouble_is_found_with_what_to_do_and_a_code_that_scripts_see(
 
 
 @requirement("doctor:findings")
+@requirement("doctor:findings")
+def test_documents_that_nothing_here_can_read_are_named(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account.set_up()
+    done = account.deskhand("doctor", "--json")
+    assert finding(done, "attachments")["state"] == "good"
+    monkeypatch.setitem(sys.modules, "pypdf", None)
+
+    assert documents.unread_kinds() == ["PDF"]
+
+
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # apprise's
 @pytest.mark.parametrize(
     ("variables", "name"),

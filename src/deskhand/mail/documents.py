@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from importlib.util import find_spec
 
 from deskhand.mail import confinement
 from deskhand.mail.archive import Archive, NoText, Pieces, Warn
@@ -27,6 +28,7 @@ MOST_PAGES = 2000
 LONGEST_HTML = 1_000_000
 LOOKED_AT = 100_000
 """Characters by which a text is told from other bytes."""
+_OPTIONAL = {"pypdf": "PDF", "xlrd": "Office files of before 2007"}
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _TEXTS = frozenset(
     {"txt", "md", "csv", "tsv", "ics", "vcf", "json", "xml", "log", "yaml", "yml"}
@@ -148,6 +150,11 @@ def read_packed(content: bytes, warn: Warn) -> Pieces:
     if {"mimetype", opendocument.CONTENT} <= archive.names.keys():
         return opendocument.read_open(archive, warn)
     return office.read_office(archive, warn)
+
+
+def unread_kinds() -> list[str]:
+    """The kinds of documents whose reader, of the extra `documents`, is not installed."""
+    return [kind for library, kind in _OPTIONAL.items() if find_spec(library) is None]
 
 
 def read_pdf(content: bytes, warn: Warn) -> Pieces:

@@ -51,6 +51,7 @@ CHECKS: dict[str, Check] = {
     "folders": parts.folders,
     "index": parts.index,
     "mailbox": parts.mailbox,
+    "attachments": parts.attachments,
     "approvals": parts.approvals,
     "tasks": parts.tasks,
     "agents": parts.agents,

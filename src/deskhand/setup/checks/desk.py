@@ -19,6 +19,7 @@ from deskhand.errors import AuthRequired, BadConfig, DeskError, VaultClosed
 from deskhand.gate import keys as seals
 from deskhand.gate import lists as requests
 from deskhand.gate import passkeys, passwords
+from deskhand.mail import documents
 from deskhand.notes.folders import FOLDERS
 from deskhand.notes.paths import resembled
 from deskhand.orchestrator.rules import load_rules
@@ -385,6 +386,17 @@ def agents(desk: Desk) -> Finding:
     return good(
         "messages are kept in .agentmail of each repository, outside of one in the desk's database"
     )
+
+
+def attachments(desk: Desk) -> Finding:
+    """Whether the text of documents can be read, for a card and for an assistant."""
+    del desk
+    if unread := documents.unread_kinds():
+        return warning(
+            f"the text of {' and '.join(unread)} is not read",
+            "pip install 'deskhand[documents]'",
+        )
+    return good("the text of PDF and Office files can be read")
 
 
 def model(desk: Desk) -> Finding:
