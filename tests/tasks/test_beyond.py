@@ -360,12 +360,16 @@ async def test_a_repeated_task_comes_back_by_the_persons_clock(
     )
     try:
         task = {"title": "t", "due_date": due_date, "recurrence": rule}
-        made = await desk.tasks.call("ann", "POST", "/tasks", body=task)
+        made = await desk.tasks.call("ann", "POST", "/tasks", actor="tasks_mcp", body=task)
         done = await desk.tasks.call(
-            "ann", "PATCH", f"/tasks/{made['id']}", body={"completed": True}
+            "ann",
+            "PATCH",
+            f"/tasks/{made['id']}",
+            actor="tasks_mcp",
+            body={"completed": True},
         )
         found = done["next_id"] and await desk.tasks.call(
-            "ann", "GET", f"/tasks/{done['next_id']}"
+            "ann", "GET", f"/tasks/{done['next_id']}", actor="tasks_mcp"
         )
     finally:
         await desk.leave_tasks()

@@ -675,12 +675,18 @@ async def test_the_first_and_the_last_years_stop_nobody(home: Home, due_date: st
     )
     try:
         body = {"title": "t", "due_date": due_date, "recurrence": "FREQ=DAILY"}
-        made = await desk.tasks.call("ann", "POST", "/tasks", body=body)
-        file: str = await desk.tasks.call("ann", "GET", "/tasks/export")
+        made = await desk.tasks.call("ann", "POST", "/tasks", actor="tasks_mcp", body=body)
+        file: str = await desk.tasks.call("ann", "GET", "/tasks/export", actor="tasks_mcp")
         done = await desk.tasks.call(
-            "ann", "PATCH", f"/tasks/{made['id']}", body={"completed": True}
+            "ann",
+            "PATCH",
+            f"/tasks/{made['id']}",
+            actor="tasks_mcp",
+            body={"completed": True},
         )
-        again = await desk.tasks.call("bob", "POST", "/tasks/import", body=file.encode())
+        again = await desk.tasks.call(
+            "bob", "POST", "/tasks/import", actor="tasks_mcp", body=file.encode()
+        )
     finally:
         await desk.leave_tasks()
         desk.close()
@@ -713,7 +719,7 @@ async def test_a_task_that_was_completed_before_keeps_the_last_time_it_can_have_
             )
     desk = Desk(load(home.environment | {"DESKHAND_USER": "ann"}).settings)
     try:
-        file: str = await desk.tasks.call("ann", "GET", "/tasks/export")
+        file: str = await desk.tasks.call("ann", "GET", "/tasks/export", actor="tasks_mcp")
     finally:
         await desk.leave_tasks()
         desk.close()
@@ -747,8 +753,8 @@ async def test_another_program_reads_the_same_series_and_a_task_is_due_after_it_
             "due_date": due_date,
             "recurrence": "FREQ=DAILY;UNTIL=21260405",
         }
-        await desk.tasks.call("ann", "POST", "/tasks", body=body)
-        file: str = await desk.tasks.call("ann", "GET", "/tasks/export")
+        await desk.tasks.call("ann", "POST", "/tasks", actor="tasks_mcp", body=body)
+        file: str = await desk.tasks.call("ann", "GET", "/tasks/export", actor="tasks_mcp")
     finally:
         await desk.leave_tasks()
         desk.close()

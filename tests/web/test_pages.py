@@ -264,7 +264,7 @@ async def fill_tasks(desk: Desk) -> None:
         {"title": HOSTILE, "description": "two\nlines"},
         {"title": "Water"},
     ):
-        await desk.tasks.call("ann", "POST", "/tasks", body=body)
+        await desk.tasks.call("ann", "POST", "/tasks", actor="tasks_mcp", body=body)
 
 
 def fill_agents(desk: Desk) -> None:
@@ -801,10 +801,10 @@ async def test_a_task_is_added_in_one_line_repeats_in_words_and_the_filter_stays
     added = await person.sends("/tasks/add", line, "/tasks")
     page = (await person.reads("/tasks?label=phone")).text
     (key,) = re.findall(r'href="/tasks/(\d+)"', page)
-    task = await world.desk.tasks.call("ann", "GET", f"/tasks/{key}")
+    task = await world.desk.tasks.call("ann", "GET", f"/tasks/{key}", actor="tasks_mcp")
     form = {"version": str(task["version"]), "repeats": "every 2 weeks on fri"}
     await person.sends(f"/tasks/{key}/edit", form, "/tasks")
-    after = await world.desk.tasks.call("ann", "GET", f"/tasks/{key}")
+    after = await world.desk.tasks.call("ann", "GET", f"/tasks/{key}", actor="tasks_mcp")
     moved = await person.sends(
         f"/tasks/{key}/move",
         {"to": "complete", "filtered": f"{here}&next=//evil"},
@@ -826,7 +826,7 @@ async def test_a_task_is_added_in_one_line_repeats_in_words_and_the_filter_stays
     for each in re.findall(
         r'href="/tasks/(\d+)"', (await person.reads("/tasks?label=phone&state=all")).text
     ):
-        await world.desk.tasks.call("ann", "DELETE", f"/tasks/{each}")
+        await world.desk.tasks.call("ann", "DELETE", f"/tasks/{each}", actor="tasks_mcp")
 
 
 @requirement("page:tasks")
@@ -843,7 +843,7 @@ async def test_tasks_are_added_found_changed_and_moved(world: World) -> None:
         "/tasks",
     )
     (key,) = re.findall(r'href="/tasks/(\d+)"', (await person.reads("/tasks?q=Prune")).text)
-    task = await world.desk.tasks.call("ann", "GET", f"/tasks/{key}")
+    task = await world.desk.tasks.call("ann", "GET", f"/tasks/{key}", actor="tasks_mcp")
     form = {
         "version": str(task["version"]),
         "title": "Prune roses",
@@ -877,6 +877,36 @@ async def test_tasks_are_added_found_changed_and_moved(world: World) -> None:
     assert "Prune roses" not in leads(await person.reads("/tasks"))
 
 
+@requirement("tasks:record")
+async def test_what_the_person_does_with_tasks_on_the_page_is_on_the_record_as_theirs(
+    world: World,
+) -> None:
+    person = world.person
+    done = await person.sends("/tasks/add", {"title": "Rake the leaves"}, "/tasks")
+    assert done.headers["location"] == "/tasks?done=added"
+    found = (await person.reads("/tasks?q=Rake")).text
+    (key,) = re.findall(r'href="/tasks/(\d+)"', found)
+    form = {"version": "1", "title": "Rake all leaves"}
+    await person.sends(f"/tasks/{key}/edit", form, "/tasks")
+    for to in ("complete", "reopen", "delete", "restore"):
+        await person.sends(f"/tasks/{key}/move", {"to": to}, "/tasks")
+    await person.sends("/tasks/undo", {}, "/tasks")
+
+    entries = await world.desk.store.read(audit.entries)
+    about = [entry for _, entry in entries if entry.target in (f"task {key}", "tasks")][:7]
+    assert [(each.actor, each.action_type) for each in reversed(about)] == [
+        ("person", "create_task"),
+        ("person", "update_task"),
+        ("person", "mark_task_completed"),
+        ("person", "reopen_task"),
+        ("person", "delete_task"),
+        ("person", "restore_task"),
+        ("person", "undo_task_change"),
+    ]
+    page = (await person.reads(f"/timeline?text=task+{key}")).text
+    assert set(re.findall(r'<span class="who"><bdi>(.*?)</bdi>', page)) == {"you"}
+
+
 @requirement("page:tasks")
 async def test_what_is_not_touched_in_a_task_stays_and_bad_input_keeps_the_words(
     world: World,
@@ -894,7 +924,7 @@ async def test_what_is_not_touched_in_a_task_stays_and_bad_input_keeps_the_words
         "labels": "soil",
     }
     await person.sends(f"/tasks/{key}/edit", form | {"priority": "High"}, "/tasks")
-    task = await world.desk.tasks.call("ann", "GET", f"/tasks/{key}")
+    task = await world.desk.tasks.call("ann", "GET", f"/tasks/{key}", actor="tasks_mcp")
     refused = await person.sends("/tasks/add", {"title": "Dig", "due": "someday"}, "/tasks")
     unversioned = await person.sends(f"/tasks/{key}/edit", {"title": "Lost"}, "/tasks")
     nowhere = await person.sends(f"/tasks/{key}/move", {"to": "away"}, "/tasks")
@@ -979,7 +1009,7 @@ async def test_a_time_at_the_end_of_the_calendar_or_no_time_at_all_closes_no_pag
 ) -> None:
     desk, room = world.desk, world.desk.room(None)
     late = {"title": "At the very end", "due_date": "9999-12-31T23:59:00Z"}
-    task = await desk.tasks.call("ann", "POST", "/tasks", body=late)
+    task = await desk.tasks.call("ann", "POST", "/tasks", actor="tasks_mcp", body=late)
     times = (
         "9999-12-31T23:59:59Z",
         "0002-01-01T00:00:00+23:00",
@@ -995,7 +1025,7 @@ async def test_a_time_at_the_end_of_the_calendar_or_no_time_at_all_closes_no_pag
         for path in ("/tasks", f"/tasks/{task['id']}", "/agents")
     ]
     thread = await world.person.reads("/agents/thread?one=far&other=wide")
-    await desk.tasks.call("ann", "DELETE", f"/tasks/{task['id']}")
+    await desk.tasks.call("ann", "DELETE", f"/tasks/{task['id']}", actor="tasks_mcp")
 
     assert [page.status_code for page in pages] == [200, 200, 200]
     assert all("9999-12-31 23:59" in page.text for page in pages[:2])

@@ -24,6 +24,7 @@ from starlette.routing import Route
 
 from deskhand.agents.mail import AgentMessage, timestamp
 from deskhand.app import Desk
+from deskhand.askers import PERSON
 from deskhand.gate.actions import SendEmail
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.web.entry import effect
@@ -93,9 +94,9 @@ async def fill(desk: Desk, say: Callable[[str], None]) -> None:
     )
     await _receive(desk, letters)
     for task in tasks:
-        await desk.tasks.call(
-            desk.settings.user or "", "POST", "/tasks", body=task, key=str(uuid.uuid4())
-        )
+        user = desk.settings.user or ""
+        key = str(uuid.uuid4())
+        await desk.tasks.call(user, "POST", "/tasks", actor=PERSON, body=task, key=key)
     await asyncio.to_thread(_add_agents, desk, agents)
     await desk.gate.propose(SendEmail(**_read("proposal.toml")), "email_mcp")
 

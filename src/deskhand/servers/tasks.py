@@ -64,6 +64,8 @@ UNDOES = ToolAnnotations(
     idempotent_hint=False,
     open_world_hint=False,
 )
+ACTOR = "tasks_mcp"
+"""What the record calls this door."""
 PAGE = 20
 LARGEST_ANSWER = 7_500
 """Characters of a page; a longer one ends earlier, and its cursor goes on from there."""
@@ -269,7 +271,7 @@ def more_tasks_tools(desk: Desk) -> list[DeskTool]:
         """Read one task whole: project, labels, parent, recurrence and version too."""
         user = acting_user(desk, ctx)
         found = await desk.tasks.call(
-            user, "GET", f"/tasks/{task_id}", session=_session(ctx)
+            user, "GET", f"/tasks/{task_id}", actor=ACTOR, session=_session(ctx)
         )
         return _read(Task.model_validate, found)
 
@@ -402,7 +404,7 @@ async def tasks_lifespan(desk: Desk, _: MCPServer[None]) -> AsyncIterator[None]:
         await desk.leave_tasks()
 
 
-def tasks_recorder(desk: Desk, actor: str = "tasks_mcp") -> Recorder:
+def tasks_recorder(desk: Desk, actor: str = ACTOR) -> Recorder:
     """Writes which task it was and which fields were given, but no text."""
 
     async def record(call: Call) -> None:
@@ -498,7 +500,7 @@ async def _ask(
     """Let the backend make a change. Its answer says whether it has put that on its record."""
     user = acting_user(desk, ctx)
     answer = await desk.tasks.send(
-        user, method, path, body=body, key=key, session=_session(ctx)
+        user, method, path, actor=ACTOR, body=body, key=key, session=_session(ctx)
     )
     recorded = RECORDED in answer.headers
     try:
@@ -531,7 +533,7 @@ async def _page(desk: Desk, ctx: Caller, asked: dict[str, Any], limit: int) -> T
     user = acting_user(desk, ctx)
     while True:
         content = await desk.tasks.page(
-            user, asked | {"limit": limit}, session=_session(ctx)
+            user, asked | {"limit": limit}, actor=ACTOR, session=_session(ctx)
         )
         found = _read(TaskList.model_validate, content)
         sizes = [

@@ -83,14 +83,14 @@ class TasksClient:
         method: str,
         path: str,
         *,
+        actor: str,
         body: Mapping[str, Any] | bytes | None = None,
         query: Mapping[str, Any] | None = None,
         key: str | None = None,
         match: str | None = None,
-        actor: str = "tasks_mcp",
         session: str | None = None,
     ) -> httpx2.Response:
-        """The backend's answer, whatever it says. `match` is the ETag that must still hold."""
+        """The backend's answer, whatever it says. The record names `actor`; the ETag `match` must still hold."""
         headers = {
             "Authorization": f"Bearer {self._token}",
             "X-User-ID": user,

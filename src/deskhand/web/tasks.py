@@ -14,6 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from deskhand.app import Desk
+from deskhand.askers import PERSON
 from deskhand.errors import BackendFailed, BadConfig, InvalidInput
 from deskhand.tasks import due
 from deskhand.tasks.agenda import group_tasks
@@ -65,6 +66,11 @@ def _user(desk: Desk) -> str:
     return desk.settings.user
 
 
+async def _call(desk: Desk, method: str, path: str, **sent: Any) -> Any:
+    """As the person: what is done on this page is on the record as theirs."""
+    return await desk.tasks.call(_user(desk), method, path, actor=PERSON, **sent)
+
+
 async def _show_list(
     request: Request,
     problem: InvalidInput | None = None,
@@ -82,7 +88,9 @@ async def _show_list(
         query["cursor"] = cursor
     found = TaskPage(tasks=[], total=0, next_cursor=None)
     try:
-        found = _read_answer(TaskPage, await desk.tasks.page(_user(desk), query))
+        found = _read_answer(
+            TaskPage, await desk.tasks.page(_user(desk), query, actor=PERSON)
+        )
     except InvalidInput as failure:
         problem = problem or failure
     return await render(
@@ -120,9 +128,7 @@ async def _show_task(
     typed: dict[str, str] | None = None,
 ) -> Response:
     desk = desk_of(request)
-    answer = await desk.tasks.call(
-        _user(desk), "GET", f"/tasks/{request.path_params['task_id']}"
-    )
+    answer = await _call(desk, "GET", f"/tasks/{request.path_params['task_id']}")
     task = _read_answer(Task, answer)
     return await render(
         request,
@@ -146,9 +152,7 @@ async def _add(request: Request, form: FormData) -> Response:
         }
         body = line.body() | _body(desk, given)
         # One key for one form: a repeated request must not make a second task.
-        await desk.tasks.call(
-            _user(desk), "POST", "/tasks", body=body, key=str(uuid.uuid4())
-        )
+        await _call(desk, "POST", "/tasks", body=body, key=str(uuid.uuid4()))
     except InvalidInput as failure:
         return await _show_list(request, failure, typed)
     return _show_again(typed, "added")
@@ -156,7 +160,6 @@ async def _add(request: Request, form: FormData) -> Response:
 
 async def _edit(request: Request, form: FormData) -> Response:
     desk = desk_of(request)
-    user = _user(desk)
     path = f"/tasks/{request.path_params['task_id']}"
     typed = _texts(form)
     version = typed.get("version", "")
@@ -166,7 +169,7 @@ async def _edit(request: Request, form: FormData) -> Response:
             hint="reload the page and try again",
         )
     # What was not touched is not sent: a form shows less of a due date than the task has.
-    shown = _fields(desk, _read_answer(Task, await desk.tasks.call(user, "GET", path)))
+    shown = _fields(desk, _read_answer(Task, await _call(desk, "GET", path)))
     del shown["version"]
     touched = {
         name: text
@@ -175,9 +178,8 @@ async def _edit(request: Request, form: FormData) -> Response:
     }
     try:
         if touched:
-            await desk.tasks.call(
-                user, "PUT", path, body=_body(desk, touched), match=f'"{version}"'
-            )
+            body = _body(desk, touched)
+            await _call(desk, "PUT", path, body=body, match=f'"{version}"')
     except InvalidInput as failure:
         return await _show_task(request, failure, typed)
     return RedirectResponse(f"{path}?done=changed", 303)
@@ -185,18 +187,17 @@ async def _edit(request: Request, form: FormData) -> Response:
 
 async def _move(request: Request, form: FormData) -> Response:
     desk = desk_of(request)
-    user = _user(desk)
     to = form.get("to")
     task_id = request.path_params["task_id"]
     path = f"/tasks/{task_id}"
     match to:
         case "complete" | "reopen":
-            await desk.tasks.call(user, "PATCH", path, body={"completed": to == "complete"})
+            await _call(desk, "PATCH", path, body={"completed": to == "complete"})
         case "delete":
-            await desk.tasks.call(user, "DELETE", path)
+            await _call(desk, "DELETE", path)
             return _show_again(_texts(form), "delete", deleted=str(task_id))
         case "restore":
-            await desk.tasks.call(user, "POST", f"{path}/restore")
+            await _call(desk, "POST", f"{path}/restore")
         case _:
             raise InvalidInput(
                 "a task cannot be moved there",
@@ -207,7 +208,7 @@ async def _move(request: Request, form: FormData) -> Response:
 
 async def _undo(request: Request, form: FormData) -> Response:
     desk = desk_of(request)
-    await desk.tasks.call(_user(desk), "POST", "/tasks/undo")
+    await _call(desk, "POST", "/tasks/undo")
     return _show_again(_texts(form), "undone")
 
 
