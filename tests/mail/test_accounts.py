@@ -862,6 +862,34 @@ async def test_an_account_whose_first_mail_nobody_asked_for_yet_is_down_until_it
     assert len(asked) == 3
 
 
+@requirement("accounts:config")
+async def test_an_account_that_is_signed_in_as_another_is_down_and_nothing_is_doubled(
+    accounts: Accounts, desk: Desk
+) -> None:
+    credentials = accounts.home.path / "g.json"
+    twin = f'[[mail.accounts]]\nname = "twin"\nkind = "gmail"\ngmail_credentials = "{credentials}"\n'
+    accounts.write_config(more=f'{twin}gmail_api_endpoint = "{accounts.google.origin}"\n')
+    async with (
+        accounts.desk() as both,
+        Client(desk_server(both), mode="2026-07-28") as client,
+    ):
+        await found(client)  # each says who it is
+        result = await client.call_tool("search_email", {"query": "", "max_results": 50})
+        orchestrator = Orchestrator(both)
+        await orchestrator.once()
+        await orchestrator.close()
+        down = {part.name: part.why for part in both.parts.down}
+    checked = json.loads(accounts.home.command("doctor", "--json").stdout)
+
+    subjects = [each["subject"] for each in result.structured_content["emails"]]
+    assert sorted(subjects) == ["From Google", "From home", "From work"]
+    assert "twin did not answer" in result.content[1].text
+    assert set(down) == {"mail twin"}
+    assert "me@gmail.example, which the account google is" in down["mail twin"]
+    (finding,) = [each for each in checked["findings"] if each["name"] == "mail twin"]
+    assert finding["state"] == "bad"
+
+
 def _notes(vault: Path) -> dict[str, str]:
     """The account of each mail that has a note, by its subject; none has two."""
     texts = [file.read_text() for file in (vault / "Needs_Action").glob("*.md")]

@@ -6,17 +6,20 @@ import pytest
 from mcp import Client
 
 from deskhand.app import Desk
-from deskhand.orchestrator import steps, watcher
+from deskhand.gate import follow_ups
+from deskhand.orchestrator import reminding, steps, watcher
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.desk import desk_server
 from deskhand.web.site import site
-from tests.mail.gmail_double import Status
+from tests.mail.gmail_double import Cut, Status
+from tests.mail.letters import letter
 from tests.mail.test_accounts import (
     Accounts,
     _notes,
     accounts,
     call,
     desk,
+    refused,
 )
 from tests.requirements import requirement
 from tests.web.person import Person, served, signed_in
@@ -171,6 +174,50 @@ async def test_what_waits_of_an_account_that_has_gone_is_there_when_it_is_back(
     assert "no mail account" in gone.text
     assert len(pending) == 3
     assert set(back) == SUBJECTS
+
+
+@requirement("mail:follow-up")
+@NEW_NAMES
+async def test_an_answer_is_seen_whatever_its_account_is_called_when_it_comes(
+    accounts: Accounts, desk: Desk, names: dict[str, str]
+) -> None:
+    (mail,) = await desk.mailbox.search('subject:"From work"', 5)
+    async with Client(desk_server(desk), mode="2026-07-28") as client:
+        place = {"thread_id": mail.thread_id, "message_id": mail.id}
+        await refused(client, "reply_email", **place, body="Yes.\n", follow_up="1d")
+    ((request,), _) = await desk.waiting.requests()
+    accounts.approve_all()
+    await desk.gate.release(request.id, "desk")
+    answer = letter(
+        sender="Bob <bob@other.example>",
+        subject="About something else",
+        to="me@work.example",
+        message_id="<b@x>",
+    )
+    accounts.work.deliver(b"In-Reply-To: <w@x>\r\nReferences: <w@x>\r\n" + answer)
+    rename(accounts, names)
+    async with accounts.desk() as later:
+        awaited = await later.store.read(follow_ups.list_awaited)
+        await reminding.look(later, all_of_them=True)
+        after = await later.store.read(follow_ups.list_awaited)
+
+    assert (len(awaited), after) == (1, [])
+
+
+@requirement("accounts:down")
+async def test_what_the_person_typed_stays_when_the_account_does_not_answer(
+    accounts: Accounts, desk: Desk
+) -> None:
+    await bring_in(desk)
+    async with served(site(desk)) as address, signed_in(desk, address) as person:
+        _, places = await listed(person)
+        accounts.google.chance = lambda _: Cut(accepted=False)
+        answer = {"mail": _id(places["From Google"]), "text": "The words I typed."}
+        refusal = await person.sends("/decide/reply", answer)
+
+    assert refusal.status_code == 422
+    assert "The words I typed." in refusal.text
+    assert "cannot be reached" in refusal.text
 
 
 @requirement("accounts:scopes")

@@ -155,14 +155,39 @@ class Mailboxes:
         account = self._accounts[name]
         if account.address is not None and account.kind != "gmail":
             return account.address
-        found = await self.box(name).address()
+        found = await self._ask_itself(name)
         if account.addresses and found.casefold() not in account.addresses:
             wrong = f"the account {name} is signed in as {found}, not as {account.address}"
             raise BadConfig(
                 wrong,
                 hint=f"`deskhand mail login gmail --account {name}`, or correct its address",
             )
+        if account.address is None:
+            self._demand_only_one(name, found)
         return account.address or found
+
+    async def _ask_itself(self, name: str) -> str:
+        found = await self.box(name).address()
+        self._told[name] = found
+        return found
+
+    def _demand_only_one(self, name: str, told: str) -> None:
+        """Refuse an address that another account has: each of its mails would be there twice."""
+        address = told.casefold()
+        names = list(self._accounts)
+        first = [
+            other for other, each in self._accounts.items() if address in each.addresses
+        ]
+        first += [
+            other
+            for other in names[: names.index(name)]
+            if self._told.get(other, "").casefold() == address
+        ]
+        if first:
+            raise BadConfig(
+                f"the account {name} is signed in as {told}, which the account {first[0]} is",
+                hint=f"take one of the two out of config.toml, or sign in to {name} as somebody else",
+            )
 
     async def find_owner(self, address: str) -> str:
         """The account that has the address; never another one where it has gone."""
@@ -174,7 +199,7 @@ class Mailboxes:
             name for name, account in self._accounts.items() if account.address is None
         ]
         for name in unknown:
-            if (await self.address_of(name)).casefold() == wanted:
+            if (await self._ask_itself(name)).casefold() == wanted:
                 return name
         raise NoAccount(
             f"this desk has no mail account {address} now",
@@ -191,7 +216,7 @@ class Mailboxes:
         if name not in self._told and not self._is_slow(name):
             with suppress(DeskError, TimeoutError):
                 async with asyncio.timeout(self._patience.brief):
-                    self._told[name] = await self.address_of(name)
+                    await self._ask_itself(name)
         return self._told.get(name)
 
     async def sees_address(self, address: str) -> bool:

@@ -187,6 +187,7 @@ class Orchestrator:
         named = "mailbox" if len(self._accounts) == 1 else f"mail {account}"
         new = 0
         try:
+            await watcher.demand_signed_in(self._desk, account)
             if await first_look.may_begin(self._desk, account, asks=self._asks):
                 new = await watcher.look(self._desk, account)
             else:

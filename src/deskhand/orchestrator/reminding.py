@@ -11,10 +11,10 @@ from deskhand.askers import asking_as
 from deskhand.errors import DeskError, NotFound
 from deskhand.gate import follow_ups
 from deskhand.gate.follow_ups import AwaitedAnswer
-from deskhand.mail import MailSummary
+from deskhand.mail import Mailbox, MailSummary
 from deskhand.mail.addresses import addresses_in, first_person
 from deskhand.mail.answering import mailbox_of
-from deskhand.mail.mailboxes import find_own
+from deskhand.mail.mailboxes import find_own, open_owned, split
 from deskhand.mail.mime import reply_subject
 
 log = logging.getLogger("deskhand.reminding")
@@ -76,16 +76,18 @@ async def _is_answered(desk: Desk, awaited: AwaitedAnswer) -> bool:
     """Whether a person wrote in the thread after the mail had left."""
     request = awaited.request
     own = await _own_mailboxes(desk, awaited)
+    # By its address, whatever the account was called when the mail left.
+    box = await open_owned(desk.mailbox, request.action.account)
+    thread_id = request.thread_id or request.action.thread_id or ""
     try:
-        thread = await desk.mailbox.thread(
-            request.thread_id or request.action.thread_id or ""
-        )
+        thread = await box.thread(split(thread_id)[1])
     except NotFound:
         return False
-    known = {request.message_id, request.action.reply_to_message_id}
+    ids = (request.message_id, request.action.reply_to_message_id)
+    known = {split(each)[1] for each in ids if each}
     for mail in thread:
         is_new = mail.id not in known and mail.date >= request.left - _CLOCKS
-        if is_new and _is_from_others(mail, own) and await _is_by_person(desk, mail):
+        if is_new and _is_from_others(mail, own) and await _is_by_person(box, mail):
             return True
     return False
 
@@ -109,7 +111,7 @@ async def _find_elsewhere(desk: Desk, awaited: AwaitedAnswer) -> list[MailSummar
         for mail in found
         if mail.date >= request.left - _CLOCKS
         and not known.isdisjoint(map(mailbox_of, addresses_in(mail.sender)))
-        and await _is_by_person(desk, mail)
+        and await _is_by_person(desk.mailbox, mail)
     ]
 
 
@@ -134,8 +136,8 @@ def _is_from_others(mail: MailSummary, own: set[str]) -> bool:
     return bool(senders) and senders.isdisjoint(own)
 
 
-async def _is_by_person(desk: Desk, mail: MailSummary) -> bool:
-    raw = await desk.mailbox.read_raw(mail.id)
+async def _is_by_person(mailbox: Mailbox, mail: MailSummary) -> bool:
+    raw = await mailbox.read_raw(mail.id)
     return not await to_thread.run_sync(is_by_machine, raw)
 
 

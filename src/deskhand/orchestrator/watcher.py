@@ -13,7 +13,7 @@ from deskhand.clock import iso
 from deskhand.errors import DeskError, NoAccount, printable
 from deskhand.gate.files import fenced
 from deskhand.mail import Arrived, FullMessage, MailSummary
-from deskhand.mail.mailboxes import carry, split
+from deskhand.mail.mailboxes import Mailboxes, carry, split
 from deskhand.notes import frontmatter
 from deskhand.orchestrator import files, steps
 from deskhand.orchestrator.steps import MailFacts, Step
@@ -42,6 +42,12 @@ async def key_of(desk: Desk, message_id: str) -> str:
     if account is not None and account not in names:
         raise NoAccount(f"this desk has no mail account {printable(account)}")
     return f"{await mailbox_name(desk, account or desk.settings.bare_account)}:{own}"
+
+
+async def demand_signed_in(desk: Desk, account: str) -> None:
+    """Refuse an account that is signed in as somebody else than it should be, as every search does."""
+    if isinstance(desk.mailbox, Mailboxes):
+        await desk.mailbox.address_of(account)
 
 
 def mailbox_of(step: Step) -> str:

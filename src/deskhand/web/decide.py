@@ -226,7 +226,7 @@ def _act(done: Word, act: _Doing) -> Callable[[Request, FormData], Awaitable[Res
             await demand_person(request, form)
             before = await undeciding.look_before(desk, message_id)
             place = await act(desk, message_id, form)
-        except (Denied, InvalidInput, NotFound) as failure:
+        except (Denied, InvalidInput, NotFound, *_SILENT) as failure:
             return await _show(request, failure, form)
         if before is not None:
             typed = {name: text_in(form, name) for name in ("text", "to")}

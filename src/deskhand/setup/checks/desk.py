@@ -269,6 +269,7 @@ def _explain_sign_in(account: MailAccount, error: AuthRequired) -> str | None:
 async def mailbox(desk: Desk, account: MailAccount | None = None) -> Finding:
     """Whether the account answers and the desk is signed in, for reading and for sending."""
     from deskhand.mail.imap import ImapMailbox
+    from deskhand.mail.mailboxes import Mailboxes
 
     account = account or desk.settings.default_account
     if account.kind == "local" and (found := await _check_local(desk, account)):
@@ -292,6 +293,12 @@ async def mailbox(desk: Desk, account: MailAccount | None = None) -> Finding:
             f"{account.kind}, signed in as {audit.masked(address)}, which is not its address",
             "correct it",
         )
+    if isinstance(desk.mailbox, Mailboxes):
+        await desk.mailbox.ask_untold()
+        try:
+            await desk.mailbox.address_of(account.name)
+        except BadConfig as error:
+            return bad(error.message, error.hint)
     return good(f"{account.kind}, signed in as {audit.masked(address)}")
 
 
