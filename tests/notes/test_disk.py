@@ -4,9 +4,11 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import sys
 import threading
 import traceback
+from contextlib import closing
 from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
@@ -287,4 +289,36 @@ def test_what_a_killed_server_left_behind_is_replaced_by_the_next_write(
 
     desk.vault.write("a.md", {}, "whole")
 
+    assert [entry.name for entry in home.vault.iterdir()] == ["a.md"]
+
+
+TO_ANN = {"type": "email_send", "to": "ann@example.org"}
+CHANGES: dict[str, dict[str, Any]] = {
+    "write_note": {"path": "a.md", "frontmatter": TO_ANN, "body": "new\n"},
+    "append_note": {"path": "a.md", "text": "new"},
+    "edit_note": {"path": "a.md", "edits": [{"do": "delete", "key": "subject"}]},
+}
+
+
+@requirement("notes:disk-trouble")
+@pytest.mark.parametrize("tool", CHANGES)
+async def test_what_cannot_be_known_again_as_a_tools_is_not_put_into_the_vault(
+    notes: Client, home: Home, tool: str
+) -> None:
+    """A tool's note is marked while the disk is waited for: without the mark none of it may lie there."""
+    note = home.vault / "a.md"
+    old = "---\ntype: email_send\nto: ann@example.org\nsubject: Hi\n---\nold\n"
+    note.write_text(old)
+    with closing(sqlite3.connect(home.path / "desk.db")) as db:
+        db.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON tool_notes BEGIN SELECT RAISE(ABORT, 'full'); END"
+        )
+        db.commit()
+
+    result = await notes.call_tool(tool, CHANGES[tool])
+    assert result.is_error
+    made = {"path": "b.md", "frontmatter": TO_ANN, "body": "new\n"}
+    assert (await notes.call_tool("write_note", made)).is_error
+
+    assert note.read_text() == old
     assert [entry.name for entry in home.vault.iterdir()] == ["a.md"]

@@ -13,11 +13,13 @@ import secrets
 import signal
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import blake2b, sha256
+from threading import Lock
+from typing import TypeVar
 
 from deskhand.durable import sync
 from deskhand.errors import Changed, Denied, Exists, NotFound, TooLarge
@@ -29,8 +31,10 @@ SIZE_LIMIT = 16 * 1024 * 1024
 _NO_REPLACE, _EXCHANGE = "no_replace", "exchange"
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
 _TWINS = 2
+_THREADS = 4
 _PIECE = 1 << 20
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+T = TypeVar("T")
 
 
 def etag(data: bytes) -> str:
@@ -39,13 +43,34 @@ def etag(data: bytes) -> str:
 
 def begin_etag(data: bytes) -> Future[str]:
     """The same while the data is written: of a long note it takes as long as the disk."""
-    return _aside(os.getpid()).submit(etag, data)
+    return _begin(etag, data)
+
+
+def _begin(work: Callable[..., T], *given: object) -> Future[T]:
+    """Do it in a thread of its own, or at once if this process ends or may have no more threads."""
+    future: Future[T] = Future()
+    turn = Lock()
+
+    def run() -> None:
+        if turn.acquire(
+            blocking=False
+        ):  # a thread that could not be started may be, later on
+            try:
+                future.set_result(work(*given))
+            except BaseException as error:  # noqa: BLE001 - it belongs to whoever asks for the result
+                future.set_exception(error)
+
+    try:
+        _aside(os.getpid()).submit(run)
+    except RuntimeError:
+        run()
+    return future
 
 
 @cache
 def _aside(_process: int) -> ThreadPoolExecutor:
-    """A thread for what can be done while somebody waits for the disk; each process has its own, forked ones too."""
-    return ThreadPoolExecutor(1, "notes")
+    """Threads for what can be done while somebody waits for the disk; each process has its own, forked ones too."""
+    return ThreadPoolExecutor(_THREADS, "notes")
 
 
 @contextmanager
@@ -98,9 +123,12 @@ def _read_all(file: int, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def create(folder: int, name: str, data: bytes) -> None:
-    """Make the file, which must not be there yet."""
-    temporary = _write_beside(folder, name, data, mode=None)
+def create(
+    folder: int, name: str, data: bytes, meanwhile: Callable[[], object] | None = None
+) -> None:
+    """Make the file, which must not be there yet. `meanwhile` ends before it gets its name; if that fails, it gets
+    none."""
+    temporary = _write_beside(folder, name, data, None, meanwhile)
     try:
         _rename(folder, temporary, folder, name, _NO_REPLACE)
     except FileExistsError:
@@ -109,10 +137,17 @@ def create(folder: int, name: str, data: bytes) -> None:
     sync(folder)
 
 
-def replace(folder: int, name: str, data: bytes, expected: bytes | None) -> None:
-    """Put `data` in the file's place; with `expected`, only if that is still what is there."""
+def replace(
+    folder: int,
+    name: str,
+    data: bytes,
+    expected: bytes | None,
+    meanwhile: Callable[[], object] | None = None,
+) -> None:
+    """Put `data` in the file's place; with `expected`, only if that is still what is there. `meanwhile` ends before;
+    if that fails, nothing is put there."""
     mode = stat.S_IMODE(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
-    temporary = _write_beside(folder, name, data, mode)
+    temporary = _write_beside(folder, name, data, mode, meanwhile)
     if expected is None:
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     else:
@@ -174,7 +209,13 @@ def _demand_ordinary(info: os.stat_result, name: str, limit: int = SIZE_LIMIT) -
         raise TooLarge(f"{name} is too large for a note", size=info.st_size, limit=limit)
 
 
-def _write_beside(folder: int, name: str, data: bytes, mode: int | None) -> str:
+def _write_beside(
+    folder: int,
+    name: str,
+    data: bytes,
+    mode: int | None,
+    meanwhile: Callable[[], object] | None,
+) -> str:
     """A synced temporary file. Its name follows from `name`: what a killed process left is simply replaced."""
     temporary = _temporary(name)
     with suppress(FileNotFoundError):
@@ -191,11 +232,22 @@ def _write_beside(folder: int, name: str, data: bytes, mode: int | None) -> str:
                 os.fchmod(file, private_mode(folder, mode))
             opened.write(data)
             opened.flush()
-            sync(file)
+            _sync_while(meanwhile, file)
     except BaseException:
         os.unlink(temporary, dir_fd=folder)
         raise
     return temporary
+
+
+def _sync_while(work: Callable[[], object] | None, file: int) -> None:
+    if work is None:
+        sync(file)
+        return
+    synced = _begin(sync, file)
+    try:
+        work()
+    finally:
+        synced.result()
 
 
 def _swap_if(folder: int, temporary: str, name: str, data: bytes, expected: bytes) -> None:
@@ -223,10 +275,7 @@ def _drop(folder: int, name: str) -> None:
     """Take the file away. Its room on the disk is freed when it is closed, for which nobody has to wait."""
     file = os.open(name, _READ, dir_fd=folder)
     os.unlink(name, dir_fd=folder)
-    try:
-        _aside(os.getpid()).submit(os.close, file)
-    except RuntimeError:  # this process ends, or may have no more threads
-        os.close(file)
+    _begin(os.close, file)
 
 
 def _replace_if(folder: int, temporary: str, name: str, expected: bytes) -> None:

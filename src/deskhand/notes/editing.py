@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
@@ -121,11 +122,16 @@ class Edit(BaseModel):
         return self
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EditedText:
     text: str
-    lines: list[str]
-    """Where each edit of the body stands now: a line, or a range of lines."""
+    places: Sequence[tuple[int, int]] = ()
+    """Of each edit of the body, counted from the end."""
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """Where each edit of the body stands now: a line, or a range of lines."""
+        return [*_line_ranges(self.text, self.places)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +180,14 @@ def edit(text: str, edits: Sequence[Edit]) -> EditedText:
         if each.key is not None:
             properties = _naming(number, _edit_key, properties, each)
     changed = properties + changed[head:]
-    return EditedText(changed, [*_line_ranges(changed, places)])
+    return EditedText(changed, places)
 
 
 def append(text: str, added: str, heading: str | None, *, create: bool) -> EditedText:
     """The text with `added` at its end, or at the end of what stands directly under a heading."""
     outline = read_outline(text)
     changed, places = _apply(outline, [_appended(outline, added, heading, create=create)])
-    return EditedText(changed, [*_line_ranges(changed, places)])
+    return EditedText(changed, places)
 
 
 def _appended(
@@ -884,7 +890,7 @@ def _newline_at(text: str, place: int) -> str:
     return found[0] if found else "\n"
 
 
-def _line_ranges(text: str, places: list[tuple[int, int]]) -> Iterator[str]:
+def _line_ranges(text: str, places: Sequence[tuple[int, int]]) -> Iterator[str]:
     flat = flatten(text)
     for from_end, to_end in places:
         new = flat[len(flat) - from_end : len(flat) - to_end]

@@ -235,15 +235,14 @@ class Vault:
                     raise Changed(
                         f"{path} is gone", hint="write it without if_match to make it anew"
                     ) from None
-                self._sign(fresh.decode())
-                disk.create(folder, actual, fresh)
+                disk.create(folder, actual, fresh, partial(self._sign, fresh.decode()))
                 new = fresh
             else:
                 _demand_match(path, old, if_match)
                 new = _rewrite(old, canonical, properties, body, merge=merge)
                 if new != old:
-                    self._sign(_decode(new, canonical))
-                    disk.replace(folder, actual, new, old if if_match else None)
+                    sign = partial(self._sign, _decode(new, canonical))
+                    disk.replace(folder, actual, new, old if if_match else None, sign)
         self._index.touch(canonical)
         return _content(canonical, new)
 
@@ -287,7 +286,7 @@ class Vault:
                     _demand_match(path, old or b"", if_match)
                     edited = change(_decode(old or b"", canonical))
                     try:
-                        tag = self._put(folder, canonical, old, edited.text)
+                        tag = self._put(folder, canonical, old, edited)
                     except Changed:
                         if if_match is not None:
                             raise
@@ -299,18 +298,22 @@ class Vault:
                 )
         raise Changed(f"{path} is being written all the time")
 
-    def _put(self, folder: int, path: str, old: bytes | None, text: str) -> str:
+    def _put(self, folder: int, path: str, old: bytes | None, made: EditedText) -> str:
         """Put the text of a note in the place of the old bytes, if those are still there; its etag."""
-        new = _encode(text, path)
+        new = _encode(made.text, path)
         if new == old:
             return disk.etag(new)
         name = path.rpartition("/")[2]
-        self._sign(text)
         tag = disk.begin_etag(new)
+
+        def meanwhile() -> None:
+            self._sign(made.text)
+            _ = made.lines
+
         if old is None:
-            disk.create(folder, name, new)
+            disk.create(folder, name, new, meanwhile)
         else:
-            disk.replace(folder, name, new, old)
+            disk.replace(folder, name, new, old, meanwhile)
         return tag.result()
 
     def outline(self, path: str) -> NoteOutline:
@@ -415,7 +418,7 @@ class Vault:
             name = unicodedata.normalize("NFC", names[-1])
             canonical = "/".join((*found, name))
             _demand_free(folder, name, "", canonical)
-            tag = self._put(folder, canonical, None, text)
+            tag = self._put(folder, canonical, None, EditedText(text))
         self._index.touch(canonical)
         return canonical, tag
 
