@@ -117,7 +117,7 @@ async def test_a_yes_is_none_of_the_choices(place: Permitted) -> None:
         (card,) = await place.waiting()
         with pytest.raises(InvalidInput, match="choose one of") as refused:
             await place.desk.answers.approve(card.id, card.digest, "person", RIGHT)
-        assert "`deskhand respond ID CHOICE`" in str(refused.value.hint)
+        assert "`deskhand respond " in str(refused.value.hint)
 
 
 @requirement("ask:answered")

@@ -8,9 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from mcp import Client
 
+from deskhand.gate import ledger
+from deskhand.gate.asking import open_request
+from deskhand.gate.leaving import LeaveList
+from deskhand.servers.desk import desk_server
 from tests.gate.site import HELLO, said
 from tests.gate.test_cards import Study, asked, sent, study
+from tests.gate.waiting import drafted
 from tests.home import Home
 from tests.mail.letters import letter
 from tests.requirements import requirement
@@ -98,6 +104,128 @@ async def test_a_terminal_shows_the_mail_asks_and_lets_the_yes_rest(study: Study
         assert (await desk.waiting.card(risky.id)).state == "approved"
         assert await sent(desk) == []
         assert (await said(client, "send_email", **HELLO)).startswith("Rejected:")
+
+
+@requirement("terminal:choices")
+async def test_a_terminal_offers_the_choices_of_a_question_at_once(study: Study) -> None:
+    async with (
+        study.opened() as (desk, _),
+        Client(desk_server(desk), mode="2026-07-28") as client,
+    ):
+        question = {"question": "Shall I tell you again?", "choices": ["Later", "Never"]}
+        await client.call_tool("ask_person", question)
+        ((card,), _) = await desk.waiting.cards()
+
+        silent = Keyboard(study.home, "approve", card.id)
+        silent.wait_for("Your answer, 1 to 2")
+        assert "1  Later" in silent.shown
+        assert "2  Never" in silent.shown
+        silent.type("\n")
+        assert silent.end() == 2
+        wrong = Keyboard(study.home, "approve", card.id)
+        wrong.wait_for("Your answer, 1 to 2")
+        wrong.type("3\n")
+        wrong.wait_for("3 is none of the choices")
+        assert wrong.end() == 2
+        in_a_script = study.home.command("approve", card.id)
+        assert in_a_script.returncode == 2
+        assert f"deskhand respond {card.id} Later`" in in_a_script.stderr
+        assert (await desk.waiting.card(card.id)).state == "waiting"
+
+        chosen = Keyboard(study.home, "approve", card.id)
+        chosen.wait_for("Your answer, 1 to 2")
+        chosen.type("2\n")
+        assert chosen.end() == 0
+        told = await client.call_tool("ask_person", question)
+        assert told.structured_content["answer"] == "Never"
+
+
+@requirement("terminal:seen")
+async def test_an_edited_mail_is_shown_with_its_files_before_the_yes(
+    study: Study, tmp_path: Path
+) -> None:
+    (study.home.vault / "Plan.pdf").write_bytes(b"%PDF-1.7 plan")
+    words = tmp_path / "words.txt"
+    words.write_text("At eleven.\n")
+    async with (
+        study.opened() as (desk, _),
+        Client(desk_server(desk), mode="2026-07-28") as client,
+    ):
+        await client.call_tool("send_email", HELLO | {"attachments": ["Plan.pdf"]})
+        ((card,), _) = await desk.waiting.cards()
+        edit = Keyboard(
+            *(study.home, "edit", card.id, "--body-file", str(words)),
+            DESKHAND_HOLD_SECONDS="0",
+        )
+        edit.wait_for("[y/N] ")
+        assert "At eleven." in edit.shown
+        assert "Plan.pdf" in edit.shown
+        assert f"from: {card.account}" in edit.shown
+        assert "risk: medium" in edit.shown
+        edit.type("y\n")
+        edit.wait_for("approved")
+        assert edit.end() == 0
+
+
+@requirement("terminal:seen")
+async def test_a_terminal_says_that_a_yes_leaves_a_list(study: Study) -> None:
+    desk = study.desk()
+    leave = LeaveList(
+        account="me@example.com",
+        sender="News <news@news.example>",
+        address="https://news.example/out?id=1",
+        signed_by="news.example",
+    )
+    asked_for = open_request(leave, "desk_mcp", None, study.clock())
+    desk.store.write_sync(lambda tx: ledger.insert(tx, asked_for))
+    desk.close()
+    no = Keyboard(study.home, "approve", asked_for.id)
+    no.wait_for("[y/N] ")
+    assert "what: leave a list" in no.shown
+    assert "list: News <news@news.example>" in no.shown
+    assert "host: news.example" in no.shown
+    no.type("n\n")
+    assert no.end() == 2
+
+
+@requirement("terminal:beginning")
+async def test_the_beginning_of_an_id_is_enough_where_it_is_only_one(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        start = card.id[:5]
+
+        assert f"digest: {card.digest}" in study.home.command("show", start).stderr
+        assert study.home.command("show", card.id[:3]).returncode == 4
+        later = study.home.command("snooze", start, "2099-12-24T09:00")
+        assert later.stdout.startswith(f"{card.id}  snoozed")
+        assert study.home.command("snooze", start, "now").returncode == 0
+        assert study.home.command("follow-up", "set", start, "2026-11-20").returncode == 0
+
+        for unseen in ([], ["--yes"]):
+            refused = study.home.command("approve", start, *unseen)
+            assert refused.returncode == 2
+            assert "wants the whole id" in refused.stderr
+            assert card.id in refused.stderr
+        edit = ["--subject", "New", "--approve"]
+        assert study.home.command("edit", start, *edit).returncode == 2
+        no = study.home.command("reject", start, "--json")
+        assert json.loads(no.stdout)["id"] == card.id
+        yes = study.home.command("approve", start, "--digest", card.digest)
+        assert yes.returncode == 0, yes.stderr
+
+
+@requirement("terminal:beginning")
+async def test_a_beginning_of_several_ids_names_them(study: Study) -> None:
+    desk = study.desk()
+    several = [
+        drafted(f"draft-{number}", "ann@example.org", study.clock()) for number in "12"
+    ]
+    for each in several:
+        await desk.store.write(ledger.insert, each)
+    desk.close()
+    refused = study.home.command("reject", "draft-")
+    assert refused.returncode == 2
+    assert all(each.id in refused.stderr for each in several)
 
 
 @requirement("terminal:mail")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from deskhand.app import Desk
     from deskhand.gate.cards import Card
     from deskhand.gate.claims import Claim
+    from deskhand.gate.letters import Letter
 
 T = TypeVar("T")
 
@@ -45,7 +46,7 @@ def add_to(commands: Any) -> None:
         commands,
         "approve",
         _approve,
-        "say yes: on a terminal after you saw the mail, elsewhere at once; high risk wants --digest or --yes there",
+        "say yes: on a terminal after you saw it, elsewhere at once; high risk wants --digest or --yes there",
         json=True,
     )
     flag(approve, "--yes", "do not ask")
@@ -59,7 +60,10 @@ def add_to(commands: Any) -> None:
         commands, "snooze", _snooze, "put a request off; it expires all the same", json=True
     )
     for each in (show, approve, reject, edit, respond, snooze):
-        each.add_argument("id", help="the request's id, as `deskhand approvals` lists it")
+        each.add_argument(
+            "id",
+            help="the request's id, as `deskhand approvals` lists it, or its beginning",
+        )
     for each in (approve, reject, edit, respond):
         each.add_argument(
             "--digest",
@@ -110,6 +114,7 @@ async def _waiting(desk: "Desk", *, snoozed: bool) -> "list[Card]":
 
 
 def _show(options: argparse.Namespace) -> None:
+    from deskhand.cli.asking import describe_card
     from deskhand.gate import links
 
     async def work(desk: "Desk") -> "tuple[Card, str]":
@@ -122,12 +127,12 @@ def _show(options: argparse.Namespace) -> None:
             text = f"{text}\n## What was changed\n\n{request.difference}\n"
         return await desk.waiting.card_as_answered(options.id), text
 
-    card, text = _at_the_desk(work)
+    card, text = _at_request(options, work)
     if options.json:
         print(json.dumps(_fields(card) | {"text": text}))
         return
     print(plain(text))
-    for line in (f"state: {card.state}", *_describe_card(card)):
+    for line in (f"state: {card.state}", *describe_card(card)):
         print(one_line(line), file=sys.stderr)
     print(
         f"digest: {card.digest}",
@@ -138,18 +143,46 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _approve(options: argparse.Namespace) -> None:
-    digest = options.digest
-    unseen = digest is None and not options.yes
-    if unseen and sys.stdin.isatty():
-        digest = _ask_for_yes(options.id)
-        unseen = False
+    if options.digest is None and not options.yes and sys.stdin.isatty():
+        _print(_approve_seen(options), options)
+        return
 
     async def work(desk: "Desk") -> "Card":
-        if unseen:
+        if options.digest is None and not options.yes:
             await _demand_harmless(desk, options.id)
-        return await desk.answers.approve_now(options.id, digest, "person", claim(desk))
+        return await desk.answers.approve_now(
+            options.id, options.digest, "person", claim(desk)
+        )
 
-    _print(_at_the_desk(work), options)
+    _print(_at_request(options, work, unseen=options.digest is None), options)
+
+
+def _approve_seen(options: argparse.Namespace) -> "Card":
+    """Show it first; a question with choices is answered by one of them, for a yes is none."""
+    from deskhand.cli import asking
+
+    async def look(desk: "Desk") -> "tuple[Card, float]":
+        return await desk.waiting.card(options.id), desk.settings.hold_seconds
+
+    card, hold = _at_request(options, look)
+    if card.choices and card.state in _ANSWERABLE:
+        choice = asking.ask_for_choice(card)
+        if choice is None:
+            raise InvalidInput(
+                "nothing was answered", hint=f"`deskhand reject {card.id}` says no"
+            )
+        return _at_the_desk(
+            lambda desk: desk.answers.respond(
+                card.id, card.digest, choice, "person", claim(desk)
+            )
+        )
+    if not asking.ask_for_yes(card, hold):
+        raise InvalidInput(
+            "nothing was approved", hint=f"`deskhand reject {card.id}` says no"
+        )
+    return _at_the_desk(
+        lambda desk: desk.answers.approve_now(card.id, card.digest, "person", claim(desk))
+    )
 
 
 async def _demand_harmless(desk: "Desk", request_id: str) -> None:
@@ -162,57 +195,13 @@ async def _demand_harmless(desk: "Desk", request_id: str) -> None:
         )
 
 
-def _ask_for_yes(request_id: str) -> str:
-    """The digest of what the person saw and said yes to, after the time in which they can think better of it."""
-    from deskhand.cli import editing
-
-    async def look(desk: "Desk") -> "tuple[Card, float]":
-        return await desk.waiting.card(request_id), desk.settings.hold_seconds
-
-    card, hold = _at_the_desk(look)
-    editing.show_letter(card)
-    for line in _describe_card(card):
-        print(one_line(line), file=sys.stderr)
-    if not editing.confirm_card(card):
-        raise InvalidInput(
-            "nothing was approved", hint=f"`deskhand reject {request_id}` says no"
-        )
-    editing.count_down(hold)
-    return card.digest
-
-
-def _describe_card(card: "Card") -> list[str]:
-    """What the text of a mail does not say: from where and to whom it goes, with which files, and what is odd."""
-    from deskhand.gate.cards import TARGETS
-
-    named = (("to", card.to), ("cc", card.cc), ("bcc", card.bcc))
-    people = [
-        f"{name}: {each.address} ({each.badge}: {each.since})"
-        for name, several in named
-        for each in several
-    ]
-    if card.kind in TARGETS:
-        people = [f"{TARGETS[card.kind]}: {each.address}" for each in card.to]
-    sender = [f"from: {card.account}"] if card.account else []
-    return [
-        *sender,
-        *people,
-        *(f"file: {each.describe()}" for each in card.attachments),
-        f"risk: {card.risk.level}",
-        *(f"  {each}" for each in card.risk.reasons),
-    ]
-
-
 def _reject(options: argparse.Namespace) -> None:
-    reason = options.reason
-    _print(
-        _at_the_desk(
-            lambda desk: desk.answers.reject(
-                options.id, options.digest, reason, "person", claim(desk)
-            )
-        ),
-        options,
-    )
+    async def work(desk: "Desk") -> "Card":
+        return await desk.answers.reject(
+            options.id, options.digest, options.reason, "person", claim(desk)
+        )
+
+    _print(_at_request(options, work), options)
 
 
 def _respond(options: argparse.Namespace) -> None:
@@ -222,7 +211,7 @@ def _respond(options: argparse.Namespace) -> None:
             options.id, digest, options.words, "person", claim(desk)
         )
 
-    _print(_at_the_desk(work), options)
+    _print(_at_request(options, work), options)
 
 
 def _snooze(options: argparse.Namespace) -> None:
@@ -235,34 +224,35 @@ def _snooze(options: argparse.Namespace) -> None:
         words = f"until {options.until}"
         return await desk.answers.snooze(options.id, until, "person", claim(desk), words)
 
-    _print(_at_the_desk(work), options)
+    _print(_at_request(options, work), options)
 
 
 def _edit(options: argparse.Namespace) -> None:
-    from deskhand.cli import editing
+    from deskhand.cli import asking, editing
 
-    card = _at_the_desk(lambda desk: desk.waiting.card(options.id))
+    async def look(desk: "Desk") -> "tuple[Card, float]":
+        return await desk.waiting.card(options.id), desk.settings.hold_seconds
+
+    unseen = options.approve and options.digest is None
+    card, hold = _at_request(options, look, unseen=unseen)
     digest = options.digest or card.digest
+
+    def edit(letter: "Letter") -> "Card":
+        return _at_the_desk(
+            lambda desk: desk.answers.edit(card.id, digest, letter, "person", claim(desk))
+        )
+
     letter = editing.letter(card)
     given = {name: getattr(options, name) for name in ("to", "cc", "bcc", "subject")}
     if options.body_file is not None or any(each is not None for each in given.values()):
-        letter = editing.apply_options(letter, given, options.body_file)
-        edited = _at_the_desk(
-            lambda desk: desk.answers.edit(
-                options.id, digest, letter, "person", claim(desk)
-            )
-        )
+        edited = edit(editing.apply_options(letter, given, options.body_file))
     else:
         with editing.open_editor(letter) as written:
-            edited = _at_the_desk(
-                lambda desk: desk.answers.edit(
-                    options.id, digest, written, "person", claim(desk)
-                )
-            )
-    if options.approve or (sys.stdin.isatty() and editing.confirm_text(edited)):
+            edited = edit(written)
+    if options.approve or (sys.stdin.isatty() and asking.ask_for_yes(edited, hold)):
         edited = _at_the_desk(
             lambda desk: desk.answers.approve_now(
-                options.id, edited.digest, "person", claim(desk)
+                card.id, edited.digest, "person", claim(desk)
             )
         )
     elif not options.json:
@@ -282,6 +272,27 @@ def claim(desk: "Desk") -> "Claim":
         place = "terminal" if sys.stdin.isatty() else "terminal, by a script"
         return Typed(ask_secret("Your password, for this answer: "), place)
     return "terminal"
+
+
+def _at_request(
+    options: argparse.Namespace,
+    work: "Callable[[Desk], Awaitable[T]]",
+    *,
+    unseen: bool = False,
+) -> T:
+    """Work with the request that is named by its id, or by the beginning of one; not `unseen` by the latter."""
+
+    async def with_whole_id(desk: "Desk") -> T:
+        name = await desk.waiting.complete_id(options.id)
+        if unseen and name != options.id:
+            raise InvalidInput(
+                "a yes to what was not shown wants the whole id",
+                hint=f"look at it with `deskhand show {name}`, then name it so, or add its --digest",
+            )
+        options.id = name
+        return await work(desk)
+
+    return _at_the_desk(with_whole_id)
 
 
 def _at_the_desk(work: "Callable[[Desk], Awaitable[T]]") -> T:

@@ -1,22 +1,17 @@
 """A person changes a letter at the terminal: in their own editor, or by options."""
 
-import math
 import re
 import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from deskhand import environment
-from deskhand.cli.command import plain
 from deskhand.errors import BadConfig, DeskError, InvalidInput
-from deskhand.gate.cards import TARGETS, Card
+from deskhand.gate.cards import Card
 from deskhand.gate.letters import Letter
-from deskhand.gate.links import read_html
 
 _LETTER = re.compile(
     r"To:[ \t]*([^\n]*)\n(?:Cc:[ \t]*([^\n]*)\n)?(?:Bcc:[ \t]*([^\n]*)\n)?Subject:[ \t]*([^\n]*)\n\n(.*)\Z",
@@ -46,6 +41,12 @@ def apply_options(
         body=body,
         **{name: value for name, value in given.items() if value is not None},
     )
+
+
+def write_letter(card: Card) -> str:
+    """The letter as an editor shows it."""
+    made = letter(card)
+    return f"{_heading(made)}{made.body}"
 
 
 def _heading(letter: Letter) -> str:
@@ -101,48 +102,3 @@ def _run_editor(command: list[str], file: Path, end: str) -> Letter:
     to, cc, bcc, subject, body = found.groups(default="")
     edited = Letter(to.strip(), subject.strip(), body, cc.strip(), bcc.strip())
     return replace(edited, body=body.removesuffix(end)) if end else edited
-
-
-def confirm_text(card: Card) -> bool:
-    show_letter(card)
-    print("send exactly this? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().casefold() in ("y", "yes")
-
-
-def confirm_card(card: Card) -> bool:
-    """Whether the person says yes; at high risk with the whole word, or the digest's beginning."""
-    if card.risk.level != "high":
-        print("Approve exactly this? [y/N] ", end="", file=sys.stderr, flush=True)
-        return sys.stdin.readline().strip().casefold() in ("y", "yes")
-    print(
-        f"High risk. Type yes, or the digest {card.digest[:8]}, to approve it: ",
-        end="",
-        file=sys.stderr,
-        flush=True,
-    )
-    return sys.stdin.readline().strip().casefold() in ("yes", card.digest[:8], card.digest)
-
-
-def count_down(seconds: float) -> None:
-    """Let a yes rest: whoever presses Ctrl-C meanwhile has approved nothing."""
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
-        print(
-            f"\rIt counts in {math.ceil(left)} s; Ctrl-C takes it back. ",
-            end="",
-            file=sys.stderr,
-            flush=True,
-        )
-        time.sleep(min(left, 1))
-    if seconds:
-        print(file=sys.stderr)
-
-
-def show_letter(card: Card) -> None:
-    heading = _heading(letter(card))
-    if card.kind in TARGETS:
-        heading = heading.replace("To:", f"{TARGETS[card.kind].capitalize()}:", 1)
-    print(plain(f"{heading}{card.body}"), file=sys.stderr)
-    if seen := read_html(card.body, card.html, as_text=card.as_text):
-        how = "It leaves as HTML too" if card.html else "It leaves as HTML"
-        print(plain(f"\n{how}. A reader sees this text:\n\n{seen.text}\n"), file=sys.stderr)

@@ -20,7 +20,10 @@ def add_to(commands: Any) -> None:
     )
     cancelling = command(follow_up, "cancel", _cancel, "do not be told of it", json=True)
     for each in (setting, cancelling):
-        each.add_argument("id", help="the request's id, as `deskhand approvals` lists it")
+        each.add_argument(
+            "id",
+            help="the request's id, as `deskhand approvals` lists it, or its beginning",
+        )
     setting.add_argument("when", help="fri, 3d, 30 Nov, an ISO time")
 
 
@@ -53,6 +56,7 @@ def _set(options: argparse.Namespace) -> None:
         from deskhand.tasks.due import read_wait
 
         wanted = read_wait(options.when, desk.now(), desk.settings.timezone, "when")
+        options.id = await desk.waiting.complete_id(options.id)
         request = await desk.waiting.find(options.id)
         due = await desk.store.write(follow_ups.await_answer, request, wanted, desk.now())
         await desk.record("person", "follow_up", options.id, {"due": due}, None, 0)
@@ -71,6 +75,7 @@ def _cancel(options: argparse.Namespace) -> None:
     async def work(desk: "Desk") -> None:
         from deskhand.gate import follow_ups
 
+        options.id = await desk.waiting.complete_id(options.id)
         await desk.store.write(follow_ups.cancel, options.id)
         await desk.record("person", "cancel_follow_up", options.id, {}, None, 0)
 

@@ -131,7 +131,7 @@ class Answers(PersonsWord):
         found = await self._waiting.find(request_id)
         if isinstance(found.action, Question):
             request = demand_seen(await self._demand_undecided(request_id), digest)
-            found.action.demand_answer(wish)
+            found.action.demand_answer(wish, request_id)
             return await self._reply(request, wish, by, proof)
         request = await self._open(request_id, digest)
         answer = await self._answer(
@@ -276,7 +276,7 @@ class Answers(PersonsWord):
 
     async def _demand_sendable(self, request: Request) -> None:
         if isinstance(request.action, Question):
-            request.action.demand_answer("yes")
+            request.action.demand_answer("yes", request.id)
         if request.fault is not None:
             raise InvalidInput(
                 f"it cannot be sent as it stands: {request.fault}", hint="edit it first"

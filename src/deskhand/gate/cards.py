@@ -32,6 +32,17 @@ TARGETS: dict[Kind, str] = {
     "update_emails": "account",
 }
 """What that is which an action goes to, where it is no mail."""
+WORDS: dict[Kind, str] = {
+    "send_email": "new mail",
+    "reply_email": "reply",
+    "forward_email": "forwarded mail",
+    "update_emails": "change of mails",
+    "unsubscribe": "leave a list",
+    "call_tool": "call of a tool",
+    "ask_person": "question",
+    "draft": "drafted reply",
+}
+"""What each is called."""
 CardState = State | Literal["snoozed"]
 
 
@@ -110,6 +121,13 @@ class Card:
     @property
     def everybody(self) -> tuple[Recipient, ...]:
         return (*self.to, *self.cc, *self.bcc)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The answers that are taken; none where any words are, or it is no question."""
+        if self.kind != "ask_person":
+            return ()
+        return tuple(choice for _, choice in self.rows)
 
     @property
     def cursor(self) -> str:

@@ -41,6 +41,17 @@ def page(
     )
 
 
+def find_beginning(tx: Transaction, beginning: str, limit: int) -> list[str]:
+    """The ids that begin so; of more than `limit` the newest."""
+    length = len(beginning)
+    rows = tx.all(
+        f"SELECT id FROM requests WHERE substr(id, 1, {length}) = ?"
+        " ORDER BY created DESC, id LIMIT ?",
+        *(beginning, limit),
+    )
+    return [name for (name,) in rows]
+
+
 def find_calls(tx: Transaction, server: str, now: datetime) -> list[ToolCall]:
     """The calls of another server's tools, as they were asked for, that wait, or were made and not told yet."""
     rows = tx.all(

@@ -1,5 +1,6 @@
 """A question of an assistant to the person: nothing leaves the desk but the answer, to whoever asked."""
 
+import shlex
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
@@ -78,10 +79,11 @@ class Question(NoMail):
             )
         return self
 
-    def demand_answer(self, words: str) -> None:
-        """Refuse what is none of the choices."""
+    def demand_answer(self, words: str, name: str = "ID") -> None:
+        """Refuse what is none of the choices; `name` is the request's id."""
         if self.choices and words not in self.choices:
+            first = shlex.quote(self.choices[0])
             raise InvalidInput(
                 f"choose one of: {', '.join(self.choices)}",
-                hint="the page has a button for each; `deskhand respond ID CHOICE` does the same",
+                hint=f"the page has a button for each; `deskhand respond {name} {first}` does the same",
             )

@@ -30,8 +30,12 @@ from deskhand.mail import FullMessage, Mailbox
 from deskhand.store import Store, Transaction
 
 MOST_RISKS = 2000
+SHORTEST = 4
+"""So many characters of an id the person has to type."""
 _AT_ONCE = 200
 """Cards that are made at once where some of them are looked for."""
+_NAMED = 10
+"""So many ids are named where a beginning fits several."""
 _FURTHEST = 18
 """Digits of a time in a cursor."""
 
@@ -130,6 +134,21 @@ class Waiting:
             if more is None:
                 return
             limit = max(limit, _AT_ONCE)
+
+    async def complete_id(self, beginning: str) -> str:
+        """The id that begins so, where it is only one; what begins no id stays as it is."""
+        if len(beginning) < SHORTEST:
+            return beginning
+        found = await self._store.read(lists.find_beginning, beginning, _NAMED + 1)
+        if beginning in found or not found:
+            return beginning
+        if len(found) > 1:
+            more = ", …" if len(found) > _NAMED else ""
+            raise InvalidInput(
+                f"several requests begin with {beginning}",
+                hint=f"type more of it: {', '.join(found[:_NAMED])}{more}",
+            )
+        return found[0]
 
     async def assess(self, request: Request) -> str:
         """What the card says in this moment, to be kept with the answer."""

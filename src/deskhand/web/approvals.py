@@ -19,7 +19,7 @@ from starlette.routing import Route
 from deskhand import unseen
 from deskhand.app import Desk
 from deskhand.errors import Changed, Denied, DeskError, InvalidInput, NotFound
-from deskhand.gate.cards import Card, CardFilter, Original
+from deskhand.gate.cards import WORDS, Card, CardFilter, Original
 from deskhand.gate.claims import Claim
 from deskhand.gate.letters import Letter
 from deskhand.gate.links import linked_hosts, read_html
@@ -51,16 +51,6 @@ _SAID = {
 _MOST_ROWS = 1000
 _FILTERS = ("text", "asker", "risk", "kind", "account")
 _RISKS = (("low", "low"), ("medium", "medium"), ("high", "high"))
-_KINDS = (
-    ("send_email", "new email"),
-    ("reply_email", "reply"),
-    ("draft", "drafted reply"),
-    ("forward_email", "forward"),
-    ("update_emails", "change of emails"),
-    ("unsubscribe", "leave a list"),
-    ("call_tool", "call of a tool"),
-    ("ask_person", "question"),
-)
 _STALE = "This has changed since it was shown to you. Nothing was answered. This is how it is now."
 _KEPT = "It has changed since it was shown to you, and nothing was approved. Your own text is kept below; compare both."
 
@@ -205,7 +195,7 @@ async def _filters(
     askers = await desk.store.read(list_askers)
     offered: list[tuple[str, str, Sequence[tuple[str, str]]]] = [
         ("risk", "Risk", _RISKS),
-        ("kind", "Kind", _KINDS),
+        ("kind", "Kind", tuple(WORDS.items())),
         ("asker", "Asked by", [(name, name) for name in askers]),
     ]
     accounts = sorted({card.account for card in cards if card.account})
