@@ -233,6 +233,24 @@ async def test_a_day_of_a_backend_is_told_as_a_time_and_a_time_as_it_stands(
     assert found == given | {"due_date": "2026-03-01T00:00:00"}
 
 
+@requirement("tasks:errors")
+async def test_a_backend_that_failed_is_told_without_its_own_text(home: Home) -> None:
+    backend = Recorder(500, {"detail": "password of the database"})
+    async with backend_at(home, backend, user="ann") as client:
+        error = await refused(client, "list_tasks")
+
+    assert "password" not in json.dumps(error)
+
+
+@requirement("tasks:validation")
+async def test_a_long_value_is_named_by_its_beginning_and_length(home: Home) -> None:
+    async with backend_at(home, Recorder(201, task(1)), user="ann") as client:
+        error = await refused(client, "create_task", title="x" * 300)
+
+    (field,) = error["details"]["fields"]
+    assert field["received_value"] == f"{'x' * 200}… (300 characters)"
+
+
 @requirement("tasks:any-backend")
 async def test_a_request_has_the_contracts_headers_and_few_of_ours(home: Home) -> None:
     backend = Recorder(201, task(1))
