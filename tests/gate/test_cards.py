@@ -155,6 +155,7 @@ async def test_a_yes_rests_then_the_mail_leaves_and_the_assistant_is_told_once(
         assert (await said(client, "send_email", **HELLO)).startswith("Rejected:")
         assert await sent(desk) == []
 
+        answered = study.clock()
         study.clock.pass_by(seconds=10)
         assert await desk.gate.release_due() == [card.id]
         assert await desk.gate.release_due() == []
@@ -171,7 +172,7 @@ async def test_a_yes_rests_then_the_mail_leaves_and_the_assistant_is_told_once(
         row = await desk.gate.find(card.id)
         assert (row.decided_by, row.decided, row.asked_by) == (
             "person",
-            study.clock(),
+            answered,
             "email_mcp",
         )
 

@@ -10,7 +10,7 @@ from deskhand import audit
 from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import Denied
-from deskhand.gate import ledger
+from deskhand.gate import ledger, lists
 from deskhand.gate.cards import Card
 from deskhand.gate.letters import Letter
 from tests.gate.site import HELLO, Site
@@ -29,6 +29,33 @@ async def asked(site: Site, desk: Desk, client: Client, **later: float) -> tuple
     assert "no_approval" in await call(client, send_at=at)
     ((card,), _) = await desk.waiting.cards()
     return card, at
+
+
+@pytest.mark.parametrize("how", ["page", "terminal"])
+async def test_the_answer_was_given_when_the_person_gave_it_however_long_the_yes_rests(
+    site: Site, desk: Desk, client: Client, how: str
+) -> None:
+    card, _ = await asked(site, desk, client, days=5)
+    site.clock.pass_by(minutes=7)
+    answered = site.clock()
+    say = desk.answers.approve if how == "page" else desk.answers.approve_now
+    await say(card.id, card.digest, "person")
+    site.clock.pass_by(days=5, hours=1, minutes=28)
+    later = site.desk()  # the desk did not run when its time came
+    await later.gate.release_due()
+    sent = await later.waiting.card_as_answered(card.id)
+    waits = await later.store.read(lists.waits_of, card.created, 10)
+    entries = await later.store.read(audit.entries)
+    left = site.clock()
+    await later.close_mailbox()
+    later.close()
+
+    assert (sent.state, sent.answered, sent.left) == ("sent", answered, left)
+    assert waits == [timedelta(minutes=7)]
+    (approved,) = (each for _, each in entries if each.action_type == "approved")
+    assert (approved.parameters or {})["answered"] == iso(answered)
+    (done,) = site.files("Done")
+    assert iso(answered) in done.read_text()
 
 
 @pytest.mark.parametrize("how", ["page", "terminal", "vault"])

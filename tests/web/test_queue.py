@@ -68,6 +68,7 @@ def letter_to(desk: Desk, number: int, **more: Any) -> Request:
         to=to,
         subject=f"Letter {number}",
         body=f"Dear {number}\n",
+        send_at=more.pop("send_at", None),
     )
     known = {
         "asked": mail.digest,
@@ -251,6 +252,38 @@ async def test_every_state_of_the_queue_is_told_and_axe_finds_nothing(desk: Desk
         )
         found += await violations(page)
     assert found == []
+
+
+@requirement("gate:send-later")
+async def test_a_card_with_a_time_of_its_own_says_when_it_leaves_and_of_a_sent_one_that_it_did(
+    desk: Desk, person: Person
+) -> None:
+    now = desk.now()
+    over = now - timedelta(hours=2)
+    answered = now - timedelta(days=4)
+    waits = letter_to(desk, 1, send_at=now + timedelta(days=2))
+    late = letter_to(desk, 2, send_at=over)
+    held = letter_to(
+        desk, 3, send_at=now + timedelta(days=2), state="held", due=now + timedelta(days=2)
+    )
+    sent = letter_to(desk, 4, send_at=over, state="sent", tried=now, decided=answered)
+    refused = letter_to(desk, 5, send_at=over, state="rejected", decided=answered)
+    await fill(desk, waits, late, held, sent, refused)
+
+    async def times(request: Request) -> dict[str, str]:
+        page = (await person.reads(f"/approvals/{request.id}")).text
+        found = re.findall(r"<dt>(L\w+|Was to leave|Answered)</dt><dd>(.*?)</dd>", page)
+        return {name: re.sub("<.*?>", "", text) for name, text in found}
+
+    assert (await times(waits))["Leaves"].endswith("where that comes later")
+    assert (await times(late))["Was to leave"].endswith("ago); now it leaves at your yes")
+    assert (await times(held))["Leaves"].endswith("(in 2 days)")
+    told = await times(sent)
+    assert list(told) == ["Left", "Was to leave", "Answered"]
+    assert "(2 hours ago)" in told["Was to leave"]
+    assert "2 hours" not in told["Left"]
+    assert "(4 days ago)" in told["Answered"]
+    assert list(await times(refused)) == ["Was to leave", "Answered"]
 
 
 @requirement("queue:filter")

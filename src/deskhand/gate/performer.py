@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from deskhand import audit
+from deskhand import audit, clock
 from deskhand.config import Settings
 from deskhand.errors import DeskError, NotFound
 from deskhand.gate import later, ledger, results
@@ -96,9 +96,12 @@ class Performer:
         )
 
         def work(tx: Transaction) -> Request | Conflict:
-            approved = ledger.change(tx, request, "approved", decided=now)
+            approved = ledger.change(tx, request, "approved")
             if isinstance(approved, Request):
-                audit.append(tx, call.entry("success", None, now, **facts_of(approved)))
+                more = facts_of(approved)
+                if approved.decided is not None:
+                    more["answered"] = clock.iso(approved.decided)
+                audit.append(tx, call.entry("success", None, now, **more))
             return approved
 
         approved = await self._store.write(work)
