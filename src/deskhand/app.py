@@ -421,7 +421,7 @@ class Desk:
 
     def _tell_of_account(self, name: str, error: DeskError | None) -> None:
         if error is None:
-            self.parts.works(f"mail {name}")
+            self.parts.note_answer(f"mail {name}")
         else:
             self.parts.fail(f"mail {name}", error)
 

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
@@ -36,6 +37,8 @@ class Parts:
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
         self._down: dict[str, DownPart] = {}
+        self._resting: dict[str, asyncio.Event] = {}
+        """Parts that failed by themselves and have not worked since; set, the event ends their rest."""
         self.tell: Tell = _tell_nobody
 
     @property
@@ -50,12 +53,31 @@ class Parts:
             except Exception as error:  # the seam of each part: no failure stops the desk
                 if _is_ending():
                     raise asyncio.CancelledError from error
-                await asyncio.sleep(self.fail(name, error))
+                await self._rest(name, self.fail(name, error))
             else:
                 return
 
+    async def _rest(self, name: str, seconds: float) -> None:
+        woken = self._resting.setdefault(name, asyncio.Event())
+        if woken.is_set():
+            # It was woken once since it worked: whoever calls often does not make it try as often.
+            await asyncio.sleep(seconds)
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await woken.wait()
+
+    def note_answer(self, name: str) -> None:
+        """Note that somebody else was answered: one that failed by itself tries again, and is down until it works."""
+        woken = self._resting.get(name)
+        if woken is None:
+            self.works(name)
+        else:
+            woken.set()
+
     def works(self, name: str) -> None:
         """Note that the part did what it is for."""
+        self._resting.pop(name, None)
         if self._down.pop(name, None) is not None:
             log.info("part_works_again", extra={"part": name})
             self.tell(None, name)

@@ -862,6 +862,58 @@ async def test_an_account_whose_first_mail_nobody_asked_for_yet_is_down_until_it
     assert len(asked) == 3
 
 
+@requirement("accounts:down")
+async def test_an_account_whose_watcher_fails_is_said_to_be_down_once_whoever_else_is_answered(
+    accounts: Accounts, desk: Desk, client: Client
+) -> None:
+    said: list[bool] = []
+    desk.parts.tell = lambda part, _name: said.append(part is not None)
+    orchestrator = Orchestrator(desk)
+    await orchestrator.once()
+
+    def fail_history(name: str) -> Status | None:
+        return Status(403) if name.startswith("history") else None
+
+    accounts.google.chance = fail_history
+    stop = asyncio.Event()
+    running = asyncio.create_task(orchestrator.run(stop))
+    with fail_after(40):
+        while not desk.parts.down:
+            await checkpoint()
+        for _ in range(3):
+            assert len(await found(client)) == 3
+    stop.set()
+    await running
+    await orchestrator.close()
+
+    assert said == [True]
+
+
+@requirement("accounts:down")
+async def test_an_account_that_answers_again_is_watched_at_once(
+    accounts: Accounts, desk: Desk, client: Client
+) -> None:
+    orchestrator = Orchestrator(desk)
+    await orchestrator.once()
+    accounts.google.expire()
+    token = accounts.google.refresh_token
+    accounts.google.refresh_token = None
+    stop = asyncio.Event()
+    running = asyncio.create_task(orchestrator.run(stop))
+    with fail_after(40):
+        while not desk.parts.down:
+            await checkpoint()
+        accounts.google.refresh_token = token
+        await found(client)  # else a sign-in that was refused is tried again minutes later
+        while desk.parts.down:
+            await checkpoint()
+    stop.set()
+    await running
+    await orchestrator.close()
+
+    assert desk.parts.down == []
+
+
 @requirement("accounts:config")
 async def test_an_account_that_is_signed_in_as_another_is_down_and_nothing_is_doubled(
     accounts: Accounts, desk: Desk
