@@ -331,6 +331,16 @@ async def test_a_reply_goes_where_the_mail_asks_for_it_and_of_my_own_where_that_
     assert refused.startswith("Error replying to thread: This mail names nobody")
 
 
+@requirement("gate:hand-written")
+async def test_a_folder_in_another_case_is_the_desks_folder(site: Site) -> None:
+    site.write(folder="approved")
+    async with site.client("email") as client:
+        answer = await said(client, "send_email", **HELLO)
+
+    assert answer.startswith("Email sent successfully.")
+    assert [file.name for file in site.files("Done")] == ["yes.md"]
+
+
 @requirement("mail:one-recipient")
 async def test_a_recipient_is_named_as_the_network_writes_it(site: Site) -> None:
     given = HELLO | {"to": " Ann@BÜCHER.Example "}
