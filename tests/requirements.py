@@ -118,6 +118,7 @@ REQUIREMENTS = {
     "accounts:signature": "An account's signature is in the text that is shown, digested and sent, once.",
     "accounts:oauth": "An IMAP account by OAuth is read and sent from; its tokens are renewed, a revoked one is said.",
     "accounts:discovered": "The servers of an address are proposed with their source, encrypted, and set on a yes.",
+    "mail:odd-imap": "What an IMAP server may answer and hardly any does is read, or the server is named.",
     "mail:one-click": "A list that signs for one click is left by one POST after the yes: public https, once.",
     "mail:unsubscribe": "A list is left by a mail to the address that it names itself, which waits for the person.",
     "accounts:ids": "Ids and requests of a desk with one account go on when it gets others.",

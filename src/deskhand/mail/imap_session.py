@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import logging
 import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,14 +11,28 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
-from imapclient import IMAPClient, SocketTimeout, imap_utf7
-from imapclient.exceptions import IMAPClientAbortError, IMAPClientError, LoginError
-from imapclient.response_parser import parse_message_list
+from imapclient import SocketTimeout, imap_utf7
+from imapclient.exceptions import (
+    IMAPClientAbortError,
+    IMAPClientError,
+    LoginError,
+    ProtocolError,
+)
 
-from deskhand.errors import AuthRequired, Denied, DeskError, InvalidInput, ProviderDown
+from deskhand.errors import (
+    AuthRequired,
+    Denied,
+    DeskError,
+    InvalidInput,
+    NotFound,
+    ProviderDown,
+)
 from deskhand.mail import mime
 from deskhand.mail.accounts import LOGIN, Account, Bearer
+from deskhand.mail.imap_connection import ImapConnection
 from deskhand.mail.imap_folders import ROLES, Role, find_archive, find_roles
+
+log = logging.getLogger("deskhand.imap")
 
 _SPAM_WORDS = ("junk", "nonjunk", "notjunk")
 """The keywords by which mail programs and servers learn what is spam."""
@@ -25,6 +40,9 @@ _SPAM_WORDS = ("junk", "nonjunk", "notjunk")
 FIELDS = "FROM TO SUBJECT DATE MESSAGE-ID REFERENCES IN-REPLY-TO"
 OPENING = 8192
 """How many bytes of a mail are fetched for its beginning where the server makes no previews."""
+
+
+_UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +84,7 @@ class ImapSession:
     def __init__(self, account: Account, password: str) -> None:
         self._names: tuple[str, str] | None = None
         with translate_errors(account):
-            self._client = IMAPClient(
+            self._client = ImapConnection(
                 account.host,
                 account.port,
                 ssl=account.tls,
@@ -195,19 +213,17 @@ class ImapSession:
     def search(
         self, folder: Folder, criteria: Sequence[bytes], limit: int | None = None
     ) -> list[Copy]:
-        """The copies in `folder` that match, the newest first."""
-        selected = self._look_into(folder)
-        if not selected.mails:
+        """The copies in `folder` that match, the newest first; none where it is closed to this account."""
+        selected = self._look_where_open(folder)
+        if selected is None or not selected.mails:
             return []
         if self._client.has_capability("SORT"):
-            answer = self._ask(b"SORT", [b"(REVERSE ARRIVAL)", b"UTF-8", *criteria])
-            uids = [*map(int, answer[0].split())]
+            uids = self._client.sort([b"(REVERSE ARRIVAL)", b"UTF-8", *criteria])
         else:
-            uids = list(
-                parse_message_list(self._ask(b"SEARCH", [b"CHARSET", b"UTF-8", *criteria]))
-            )
+            uids = self._client.find([b"CHARSET", b"UTF-8", *criteria])
             dates = self._client.fetch(uids, ["INTERNALDATE"]) if uids else {}
-            uids.sort(key=lambda uid: dates[uid][b"INTERNALDATE"], reverse=True)
+            uids = [uid for uid in uids if uid in dates]  # others may have gone meanwhile
+            uids.sort(key=lambda uid: _date(dates[uid]) or _UNDATED, reverse=True)
         return self._fetch(folder, selected.uidvalidity, uids[:limit])
 
     def at(self, folder: Folder, uidvalidity: int, uid: int) -> list[Copy]:
@@ -230,15 +246,20 @@ class ImapSession:
             return 0
         self._client.use_uid = False  # the last one is known by its place alone
         try:
-            return int(self._client.fetch([mails], ["UID"])[mails][b"UID"])
+            last = self._client.fetch([mails], ["UID"]).get(mails, {}).get(b"UID")
         finally:
             self._client.use_uid = True
+        if last is None:  # it has just gone
+            last = max(self._client.find([b"ALL"]), default=0)
+        return int(last)
 
     def since(self, uidvalidity: int, uid: int) -> list[Copy]:
         """The mails in the selected inbox from this UID on, in the order in which they came."""
         # `n:*` always means the last mail too, even where its UID lies below n.
         uids = sorted(
-            found for found in self._client.search(["UID", f"{uid}:*"]) if found >= uid
+            found
+            for found in self._client.find([b"UID", f"{uid}:*".encode()])
+            if found >= uid
         )
         return self._fetch(INBOX, uidvalidity, uids)
 
@@ -266,7 +287,10 @@ class ImapSession:
     def raw(self, copy: Copy) -> bytes:
         self._look_into(copy.folder)
         fetched = self._client.fetch([copy.uid], ["BODY.PEEK[]"])
-        return bytes(fetched.get(copy.uid, {}).get(b"BODY[]", b""))
+        raw = fetched.get(copy.uid, {}).get(b"BODY[]")
+        if raw is None:
+            raise NotFound("the mail has just gone from its folder", hint="search anew")
+        return bytes(raw)
 
     def archive(self) -> str:
         """The label of the folder that the server or the person keeps for what is done with."""
@@ -362,18 +386,27 @@ class ImapSession:
         """Select the folder, and change nothing in it."""
         return _selected(self._client.select_folder(folder.name, readonly=True))
 
+    def _look_where_open(self, folder: Folder) -> Selected | None:
+        """None for a folder that the server lists and does not open: of others', or one that has just gone."""
+        try:
+            return self._look_into(folder)
+        except IMAPClientAbortError:
+            raise
+        except IMAPClientError as error:
+            if folder.role is not None:
+                raise
+            log.warning("folder_closed", extra={"folder": folder.name, "why": str(error)})
+            return None
+
     def _open(self, folder: Folder) -> Selected:
         return _selected(self._client.select_folder(folder.name))
 
     def _namespace(self) -> tuple[str, str]:
         """What every folder of the person's own begins with, and what stands between a folder and those in it."""
         if self._names is None:
-            spaces = (
-                self._client.namespace().personal
-                if self._client.has_capability("NAMESPACE")
-                else None
-            )
-            prefix, delimiter = spaces[0] if spaces else ("", None)
+            prefix, delimiter = "", None
+            if self._client.has_capability("NAMESPACE"):
+                prefix, delimiter = self._client.personal_namespace()
             self._names = prefix, delimiter or "/"
         return self._names
 
@@ -393,14 +426,10 @@ class ImapSession:
         bare = [uid for uid, data in fetched.items() if data.get(b"PREVIEW", b"") is None]
         for uid, data in (self._client.fetch(bare, [opening]) if bare else {}).items():
             fetched[uid] |= data
-        return [
+        found = [
             _copy(folder, uidvalidity, uid, fetched[uid]) for uid in uids if uid in fetched
         ]
-
-    def _ask(self, command: bytes, arguments: list[bytes]) -> list[bytes]:
-        # The client's own search quotes only what holds a space: a brace or parenthesis would be read as syntax.
-        answer: list[bytes] = self._client._raw_command_untagged(command, arguments)  # noqa: SLF001
-        return [b""] if answer[0] is None else answer
+        return [copy for copy in found if copy is not None]
 
 
 @contextlib.contextmanager
@@ -411,6 +440,8 @@ def translate_errors(account: Account) -> Iterator[None]:
         raise account.explain(error) from error
     except IMAPClientAbortError as error:
         raise ProviderDown(f"{account.host} broke off", hint="try again") from error
+    except ProtocolError as error:
+        raise ProviderDown(f"{account.host} gives {error}", hint="try again") from error
     except IMAPClientError as error:
         raise Denied(f"{account.host} refuses it: {error}", reason="refused") from error
 
@@ -462,7 +493,10 @@ def find_keywords(copy: Copy, label: str) -> set[str]:
 
 
 def _label_of(flag: str) -> str:
-    return str(imap_utf7.decode(flag.encode()))
+    try:
+        return str(imap_utf7.decode(flag.encode()))
+    except ValueError:  # another program's word with an & in it
+        return flag
 
 
 def mail_id(parsed: mime.Parsed, folder: str, uidvalidity: int, uid: int) -> str:
@@ -495,7 +529,9 @@ def decode_name(name: str) -> str | None:
 
 
 def _selected(answer: dict[bytes, Any]) -> Selected:
-    flags = frozenset(flag.lower() for flag in answer.get(b"PERMANENTFLAGS", ()))
+    if b"EXISTS" not in answer:
+        raise ProtocolError("no number of mails in a folder")
+    flags = frozenset(_bytes(flag).lower() for flag in answer.get(b"PERMANENTFLAGS") or ())
     return Selected(
         answer[b"EXISTS"], answer.get(b"UIDVALIDITY", 0), answer.get(b"UIDNEXT"), flags
     )
@@ -506,28 +542,55 @@ def _utf7(unsafe: re.Match[str]) -> str:
     return f"&{coded.decode()}-"
 
 
-def _copy(folder: Folder, uidvalidity: int, uid: int, data: dict[bytes, Any]) -> Copy:
-    header = next(value for key, value in data.items() if key.startswith(b"BODY[HEADER"))
+def _copy(
+    folder: Folder, uidvalidity: int, uid: int, data: dict[bytes, Any]
+) -> Copy | None:
+    """None where the server has no header of it any more: it has just gone."""
+    header = _text_of(data, b"BODY[HEADER")
+    if header is None:
+        return None
     parsed = mime.parse(header)
     if data.get(b"PREVIEW") is not None:
-        snippet = data[b"PREVIEW"].decode("utf-8", "replace")
+        snippet = _bytes(data[b"PREVIEW"]).decode("utf-8", "replace")
     else:
-        opening = next(
-            (value for key, value in data.items() if key.startswith(b"BODY[]")), b""
-        )
-        snippet = mime.parse(opening).snippet
-    flags = tuple(flag.decode("ascii", "replace") for flag in data[b"FLAGS"])
-    own_id = mail_id(parsed, folder.name, uidvalidity, uid)
+        snippet = mime.parse(_text_of(data, b"BODY[]") or b"").snippet
+    flags = [_bytes(flag) for flag in data.get(b"FLAGS") or ()]
     return Copy(
-        own_id,
+        mail_id(parsed, folder.name, uidvalidity, uid),
         folder,
         uidvalidity,
         uid,
-        flags,
-        data[b"INTERNALDATE"].astimezone(UTC),
+        tuple(flag.decode("ascii", "replace") for flag in flags if flag),
+        _date(data) or parsed.date or _UNDATED,
         parsed,
         snippet,
     )
+
+
+def _text_of(data: dict[bytes, Any], part: bytes) -> bytes | None:
+    found = (value for key, value in data.items() if key.startswith(part))
+    text = next(found, None)
+    if text is None:
+        return None
+    return _bytes(text)
+
+
+def _bytes(given: Any) -> bytes:
+    """The library takes a word of digits for a number."""
+    if isinstance(given, bytes):
+        return given
+    return str(given).encode()
+
+
+def _date(data: dict[bytes, Any]) -> datetime | None:
+    """When the server took the mail; None where it does not say, or no date that there is."""
+    given = data.get(b"INTERNALDATE")
+    if not isinstance(given, datetime):
+        return None
+    try:
+        return given.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _explain_refusal(

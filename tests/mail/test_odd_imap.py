@@ -1,0 +1,131 @@
+"""What an IMAP server may answer, and hardly any does: it is read, or the server is named; nobody waits for ever."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from deskhand.config import load
+from deskhand.errors import NotFound, ProviderDown
+from deskhand.mail.imap import ImapMailbox
+from tests.mail.odd_imap import OddImap
+from tests.requirements import requirement
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def opened(server: OddImap, folder: Path) -> AsyncIterator[ImapMailbox]:
+    url = f"imap://me:secret@127.0.0.1:{server.port}"
+    given = {"DESKHAND_HOME": str(folder), "DESKHAND_IMAP_URL": url}
+    mailbox = ImapMailbox(load(given).settings)
+    with anyio.fail_after(20):
+        yield mailbox
+        await mailbox.close()
+
+
+READABLE = {
+    "no date": {"date": b"INTERNALDATE NIL"},
+    "a date that is none": {"date": b'INTERNALDATE "30-Feb-2026 10:00:00 +0000"'},
+    "a zone that is none": {"date": b'INTERNALDATE "16-Nov-2026 10:00:00 +9999"'},
+    "a date behind the last": {"date": b'INTERNALDATE "31-Dec-9999 23:59:59 -1200"'},
+    "no answer about dates": {"date": b""},
+    "no flags": {"flags": b"FLAGS NIL"},
+    "no answer about flags": {"flags": b""},
+    "flags of any kind": {"flags": b'FLAGS (\\Seen &bad- 2026 [x] \xff "of words")'},
+    "no opening": {"opening": b"BODY[]<0> NIL"},
+    "results in parts": {"search": b"* SEARCH 3\r\n* SEARCH 8\r\n"},
+    "a mail that has gone": {"search": b"* SEARCH 3 8 99\r\n"},
+    "a folder with no name": {
+        "list": b'* LIST () "/" INBOX\r\n* LIST () "/" "&bad"\r\n* LIST () "/" "\xff"\r\n'
+    },
+    "folders of others": {
+        "list": b'* LIST () "/" INBOX\r\n* LIST () "/" theirs\r\n',
+        "closed": "theirs",
+    },
+    "a namespace with extensions": {
+        "namespace": b'* NAMESPACE (("" "/")("#mh/" "/" "X-PARAM" ("A" "B"))) NIL NIL\r\n'
+    },
+    "a line of two megabytes": {
+        "capability": b"* CAPABILITY IMAP4rev1 SORT\r\n",
+        "sort": b"* SORT 8 3" + b" 99" * 700_000 + b"\r\n",
+    },
+}
+
+
+@requirement("mail:odd-imap")
+@pytest.mark.parametrize("case", READABLE)
+async def test_an_unusual_answer_hides_no_mail(case: str, tmp_path: Path) -> None:
+    with OddImap(**READABLE[case]) as server:  # type: ignore[arg-type]
+        async with opened(server, tmp_path) as mailbox:
+            found = await mailbox.search("", 10)
+            assert {mail.subject for mail in found} == {"Number 3", "Number 8"}
+            assert (await mailbox.get(found[0].id)).summary.id == found[0].id
+            arrived = await mailbox.find_arrived("5:2")
+
+    assert arrived is not None
+    assert {*arrived.ids} == {mail.id for mail in found}
+
+
+@requirement("mail:odd-imap")
+@pytest.mark.parametrize("header", [b"", b"BODY[HEADER.FIELDS (FROM)] NIL"])
+async def test_mails_of_which_the_server_has_no_header_are_none_and_nobody_waits(
+    tmp_path: Path, header: bytes
+) -> None:
+    with OddImap(header=header) as server:
+        async with opened(server, tmp_path) as mailbox:
+            assert await mailbox.search("", 10) == []
+
+
+@requirement("mail:odd-imap")
+async def test_a_mail_that_goes_between_search_and_fetch_hides_no_other(
+    tmp_path: Path,
+) -> None:
+    with OddImap(gone=3) as server:
+        async with opened(server, tmp_path) as mailbox:
+            assert [mail.subject for mail in await mailbox.search("", 10)] == ["Number 8"]
+
+
+@requirement("mail:odd-imap")
+async def test_a_mail_whose_text_has_gone_is_not_found(tmp_path: Path) -> None:
+    with OddImap(whole=b"BODY[] NIL") as server:
+        async with opened(server, tmp_path) as mailbox:
+            (found, *_) = await mailbox.search("", 10)
+            with pytest.raises(NotFound):
+                await mailbox.get(found.id)
+
+
+@requirement("mail:odd-imap")
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"search": b"* SEARCH three\r\n"},
+        {"examine": b"* OK [UIDVALIDITY 5] ok\r\n"},
+        {"examine": b"* 2 EXISTS\r\n* OK [UIDVALIDITY x] ok\r\n"},
+        {"list": b'* LIST () "/"\r\n'},
+        {"namespace": b"* NAMESPACE ((1 2)) NIL NIL\r\n"},
+        {"flags": b"X " + b"(" * 5000 + b")" * 5000},
+        {"flags": b"X {99999999999}\r\n"},
+        {"flags": b"FLAGS (\\Seen"},
+        {"greeting": b"* BYE too many connections\r\n"},
+    ],
+)
+async def test_a_server_whose_answer_cannot_be_read_is_named(
+    tmp_path: Path, answers: dict[str, bytes]
+) -> None:
+    with OddImap(**answers) as server:  # type: ignore[arg-type]
+        async with opened(server, tmp_path) as mailbox:
+            with pytest.raises(ProviderDown, match=r"127\.0\.0\.1"):
+                await mailbox.search("", 10)
+
+
+@requirement("mail:odd-imap")
+async def test_what_a_server_tells_before_it_listens_ends_no_waiting(
+    tmp_path: Path,
+) -> None:
+    telling = b"* OK still here\r\n* 2 EXISTS\r\n+ idling\r\n* 3 EXISTS\r\n"
+    with OddImap(idle=telling) as server:
+        async with opened(server, tmp_path) as mailbox:
+            await mailbox.wait(await mailbox.position(), 10)
