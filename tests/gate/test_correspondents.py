@@ -65,6 +65,28 @@ async def test_the_first_day_knows_whom_the_person_wrote_to_heard_from_and_never
 
 
 @requirement("people:met")
+@requirement("people:alike")
+@pytest.mark.parametrize("line", ["Cc", "Bcc"])
+async def test_whoever_got_a_copy_of_a_mail_of_the_persons_is_known_as_who_it_went_to_is(
+    study: Study, line: str
+) -> None:
+    mine = letter(sender="me@example.com", to="ann@example.org")
+    copied = f"{line}: Olivier <olivier@cuisine.example>, eve@example.net\n".encode()
+    async with study.opened() as (desk, client):
+        mailbox = desk.mailbox
+        assert isinstance(mailbox, LocalMailbox)
+        await mailbox.receive([Incoming(copied + mine, seen=True)])
+        (wrote,) = await mailbox.search("in:sent", 5)
+        card = await asked(desk, client, to="Olivier@cuisine.example")
+        alike = await asked(desk, client, to="olivier@cuis1ne.example")
+
+    day = clock.day(wrote.date, "UTC")
+    assert card.to[0].since == f"you wrote to them before, last on {day}"
+    assert (card.to[0].known, card.risk.level) == (True, "low")
+    assert "looks like olivier@cuisine.example" in alike.to[0].since
+
+
+@requirement("people:met")
 async def test_a_card_names_the_day_of_the_last_mail_as_it_was_where_the_person_is(
     study: Study,
 ) -> None:

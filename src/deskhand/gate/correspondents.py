@@ -1,5 +1,6 @@
 """Whom the person has written to and heard from, as the mailbox has it: sent mail teaches whom the desk knows."""
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ import anyio
 
 from deskhand import clock
 from deskhand.errors import DeskError
-from deskhand.mail import Mailbox, MailSummary
+from deskhand.mail import Mailbox, MailSummary, mime
 from deskhand.mail.addresses import people
 from deskhand.store import Store, Transaction, marks
 
@@ -19,6 +20,8 @@ log = logging.getLogger("deskhand.correspondents")
 _PATIENCE = 5.0
 """Seconds after which nobody waits for a slow mailbox: the card then says less."""
 _LOOKED_AT = 20
+_OPENED = 3
+"""Mails that are opened, because a list of mails does not tell who got a copy."""
 _MOST = 5
 """Recipients that are looked for; who writes to more is shown a card that says so anyway."""
 
@@ -48,7 +51,7 @@ async def _look_up(store: Store, mailbox: Mailbox, address: str) -> None:
     # By the name alone: whoever is called the same elsewhere is found too, and a look-alike of theirs is noticed.
     sent = await mailbox.search(f'in:sent to:"{name}"', _LOOKED_AT)
     heard = await mailbox.search(f'from:"{address}"', 1)
-    counted, last = _count(sent)
+    counted, last = _count(await _find_reached(mailbox, name.casefold(), sent))
     if heard or address.casefold() in counted:
         counted.setdefault(address.casefold(), 0)
     moment = clock.to_ms(heard[0].date) if heard and _wrote(heard[0], address) else None
@@ -67,21 +70,48 @@ async def _look_up(store: Store, mailbox: Mailbox, address: str) -> None:
         await store.write(remember)
 
 
-def _count(mails: Sequence[MailSummary]) -> tuple[Counter[str], dict[str, int]]:
-    """How many of these mails went to whom, and when the last one did."""
+async def _find_reached(
+    mailbox: Mailbox, name: str, sent: Sequence[MailSummary]
+) -> list[tuple[datetime, set[str]]]:
+    """When each of these mails left, and whom it reached. What is found though nobody of that name is in its To was
+    found by a copy: in every mailbox `to:` finds Cc and Bcc too.
+    """
+    reached = []
+    opened = 0
+    for mail in sent:
+        found = _addresses(mail.to)
+        if name not in {each.rpartition("@")[0] for each in found} and opened < _OPENED:
+            found |= await _find_copied(mailbox, mail.id)
+            opened += 1
+        reached.append((mail.date, found))
+    return reached
+
+
+async def _find_copied(mailbox: Mailbox, message_id: str) -> set[str]:
+    raw = await mailbox.read_raw(message_id)
+    copied = await asyncio.to_thread(mime.find_copied, raw)
+    return {person.address.casefold() for person in copied}
+
+
+def _addresses(line: str) -> set[str]:
+    return {person.address.casefold() for person in people(line)}
+
+
+def _count(
+    reached: Sequence[tuple[datetime, set[str]]],
+) -> tuple[Counter[str], dict[str, int]]:
+    """How many mails reached whom, and when the last one did."""
     counted: Counter[str] = Counter()
     last: dict[str, int] = {}
-    for mail in mails:
-        for address in {person.address.casefold() for person in people(mail.to)}:
+    for at, addresses in reached:
+        for address in addresses:
             counted[address] += 1
-            last[address] = max(last.get(address, 0), clock.to_ms(mail.date))
+            last[address] = max(last.get(address, 0), clock.to_ms(at))
     return counted, last
 
 
 def _wrote(mail: MailSummary, address: str) -> bool:
-    return address.casefold() in {
-        person.address.casefold() for person in people(mail.sender)
-    }
+    return address.casefold() in _addresses(mail.sender)
 
 
 def find_met(tx: Transaction, addresses: Sequence[str]) -> dict[str, Correspondence]:

@@ -231,6 +231,12 @@ def _top(raw: bytes) -> _Part:
     return _part(_START.sub(b"", raw, count=1))
 
 
+def find_copied(raw: bytes) -> list[Person]:
+    """Who got a copy, or a blind one as far as the mail still says so."""
+    top = _top(raw)
+    return [person for name in (b"cc", b"bcc") for person in people(top.join(name, b", "))]
+
+
 def parse(raw: bytes) -> Parsed:
     top = _top(raw)
     notes = _Notes()
