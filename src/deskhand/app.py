@@ -315,17 +315,19 @@ class Desk:
                 hint="make a token of another name: deskhand token create --name NAME",
             )
         if name not in self._token_posts:
-            seat = Guest(name, self._pane)
+            seat = Guest(name, *self._pane)
             folder = self.folder or str(Path.cwd())
             self._token_posts[name] = Post(seat, folder, self.room, self._nanoseconds)
         return self._token_posts[name]
 
     @property
-    def _pane(self) -> str | None:
-        """The tmux pane of this desk."""
+    def _pane(self) -> tuple[str | None, str]:
+        """The tmux pane of this desk, and where its server listens."""
+        from deskhand.agents.tmux import socket_of
+
         if not self.settings.tmux:
-            return None
-        return self.settings.tmux_pane
+            return None, ""
+        return self.settings.tmux_pane, socket_of(self.settings.tmux)
 
     @cached_property
     def person_post(self) -> "Post":
@@ -334,7 +336,7 @@ class Desk:
         from deskhand.agents.roster import Onlooker
         from deskhand.agents.tmux import PERSON
 
-        seat = Onlooker(PERSON, self._pane)
+        seat = Onlooker(PERSON, *self._pane)
         return Post(seat, self.folder or str(Path.cwd()), self.room, self._nanoseconds)
 
     def _nanoseconds(self) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 
@@ -24,6 +25,7 @@ from tests.foreign.place import until
 from tests.home import Home
 from tests.requirements import requirement
 from tests.resident.test_up import Running, start
+from tests.terminal import Terminal
 from tests.warm import warm_python
 
 pytestmark = pytest.mark.anyio
@@ -199,6 +201,39 @@ async def test_each_caller_has_its_own_scope_and_its_own_place_among_the_agents(
     assert not sent.is_error, sent.content
     assert "Hello Bob" in got.content[0].text
     assert "Hello Bob" not in nothing.content[0].text
+
+
+@requirement("agents:identity")
+@pytest.mark.parametrize("more", [(), ("--alone",)], ids=["joined", "alone"])
+@pytest.mark.parametrize(
+    ("name", "tool"), [("agentmail", "list-recipients"), ("desk", "list_agents")]
+)
+async def test_an_agent_is_its_window_of_its_own_tmux_as_that_is_now(
+    desk: Running,
+    environment: dict[str, str],
+    terminal: Terminal,
+    name: str,
+    tool: str,
+    more: tuple[str, ...],
+) -> None:
+    terminal.open("Über")
+    seat = {key: terminal.variables("a1")[key] for key in ("TMUX", "TMUX_PANE")}
+    given = server(environment | seat, terminal.repository, name, *more)
+    async with Client(given) as client:
+
+        async def see() -> list[tuple[str, bool]]:
+            answer = await client.call_tool(tool, {})
+            assert not answer.is_error, answer.content
+            listed = json.loads(answer.content[0].text)["recipients"]
+            return [(each["name"], each["is_current"]) for each in listed]
+
+        assert await see() == [("a1", True), ("a2", False), ("Über", False)]
+        terminal.tmux("rename-window", "-t", terminal.panes["a1"], "boss")
+        terminal.tmux("kill-window", "-t", terminal.panes["a2"])
+        terminal.open("a3")
+        with anyio.fail_after(20):
+            while await see() != [("boss", True), ("a3", False), ("Über", False)]:
+                pass
 
 
 @requirement("joining:alone")

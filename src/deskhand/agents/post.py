@@ -58,7 +58,9 @@ class Post:
         return room
 
     def me(self) -> str:
+        """Who this is, with which everything begins that an agent does: so windows are looked at anew."""
         with _report_as("failed to get current window"):
+            self.roster.look_again()
             return self.roster.me()
 
     def send(self, recipient: str, text: str, *, known: Collection[str] = ()) -> str:

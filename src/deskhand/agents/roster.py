@@ -6,13 +6,17 @@ from deskhand.agents import tmux
 class InTmux:
     """An agent in a tmux window: known by the window's name, or `name~2` if an older window has that name."""
 
-    def __init__(self, pane: str | None) -> None:
+    def __init__(self, pane: str | None, server: str = "") -> None:
+        """`server` is where its tmux listens: this process may sit in another one, or in none."""
         self.pane = pane or ""
+        self.server = server
+        self.is_watched = False
+        """Whether somebody forgets the windows when they change."""
         self._windows: list[tmux.Window] | None = None
         self._changes = 0
 
     def windows(self) -> list[tmux.Window]:
-        """The session's windows, asked for once; `forget` when tmux says that they changed."""
+        """The session's windows, asked for once; `forget` when they may have changed."""
         if not self.pane:
             raise tmux.TmuxFailed("TMUX_PANE environment variable not set")
         if not tmux.is_pane(self.pane):
@@ -20,7 +24,7 @@ class InTmux:
         if self._windows is not None:
             return self._windows
         changes = self._changes
-        found = tmux.windows(self.pane)
+        found = tmux.windows(self.pane, self.server)
         if changes == self._changes:  # otherwise the list may be old already
             self._windows = found
         return found
@@ -28,6 +32,11 @@ class InTmux:
     def forget(self) -> None:
         self._changes += 1
         self._windows = None
+
+    def look_again(self) -> None:
+        """Something new is asked: the windows may be others by now."""
+        if not self.is_watched:
+            self.forget()
 
     def me(self) -> str:
         own = tmux.own(self.windows(), self.pane)
@@ -57,7 +66,7 @@ class Named:
     def windows(self) -> list[tmux.Window]:
         return []
 
-    def forget(self) -> None:
+    def look_again(self) -> None:
         """A name that was given does not change."""
 
     def namesakes(self) -> list[str]:
@@ -67,12 +76,15 @@ class Named:
 class Onlooker(Named):
     """Somebody without a window, such as the person at the page, who sees the windows of the session."""
 
-    def __init__(self, name: str, pane: str | None) -> None:
+    def __init__(self, name: str, pane: str | None, server: str = "") -> None:
         super().__init__(name)
         self._pane = pane or ""
+        self._server = server
 
     def windows(self) -> list[tmux.Window]:
-        return tmux.windows(self._pane) if tmux.is_pane(self._pane) else []
+        if not tmux.is_pane(self._pane):
+            return []
+        return tmux.windows(self._pane, self._server)
 
 
 class Guest(Onlooker):
@@ -92,7 +104,7 @@ def identify(
 ) -> Roster | None:
     """Who runs this: inside tmux the window tells, else the name that was given. None where neither names an agent."""
     if tmux_variable:
-        return InTmux(pane)
+        return InTmux(pane, tmux.socket_of(tmux_variable))
     if not name or not may_be_called(name):
         return None
     return Named(name)

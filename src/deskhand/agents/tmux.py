@@ -49,7 +49,19 @@ class Window:
         self.panes = panes
 
 
-def run(*arguments: str) -> str:
+def socket_of(variable: str) -> str:
+    """Where the server listens of which TMUX speaks; "" where it says no place."""
+    place, _, _ = variable.partition(",")
+    return place if place.startswith("/") else ""
+
+
+def command(*arguments: str, server: str = "") -> list[str]:
+    """How that server is asked, or the one of this process. In UTF-8 whatever the locale: names are compared."""
+    place = ["-S", server] if server else []
+    return ["tmux", "-u", *place, *arguments]
+
+
+def run(*arguments: str, server: str = "") -> str:
     """What `tmux ARGUMENTS` prints."""
     output = os.pipe()  # no other child inherits it
     errors = os.pipe()
@@ -60,7 +72,10 @@ def run(*arguments: str) -> str:
     ]
     try:
         child = os.posix_spawnp(
-            "tmux", ["tmux", *arguments], environment.variables(), file_actions=actions
+            "tmux",
+            command(*arguments, server=server),
+            environment.variables(),
+            file_actions=actions,
         )
     except FileNotFoundError as error:
         raise TmuxFailed("tmux is not installed") from error
@@ -80,10 +95,11 @@ def is_pane(pane: str) -> bool:
     return pane.startswith("%") and pane[1:].isascii() and pane[1:].isdigit()
 
 
-def windows(pane: str) -> list[Window]:
+def windows(pane: str, server: str = "") -> list[Window]:
     """The windows of the session to which the pane belongs, in tmux's order."""
     found: dict[int, tuple[str, list[tuple[str, str]]]] = {}
-    for line in run("list-panes", "-s", "-t", pane, "-F", _FORMAT).splitlines():
+    listed = run("list-panes", "-s", "-t", pane, "-F", _FORMAT, server=server)
+    for line in listed.splitlines():
         pane_id, window, length, rest = line.split(" ", 3)
         name, path = _cut(rest, int(length))
         found.setdefault(int(window[1:]), (readable(name.strip()), []))[1].append(

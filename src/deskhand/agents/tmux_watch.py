@@ -16,9 +16,14 @@ class TmuxWatch:
     """Calls `changed` for every change of the session's windows, and `ended` once, when the session is no more."""
 
     def __init__(
-        self, pane: str, changed: Callable[[], None], ended: Callable[[], None]
+        self,
+        pane: str,
+        server: str,
+        changed: Callable[[], None],
+        ended: Callable[[], None],
     ) -> None:
         self._pane = pane
+        self._server = server
         self._changed = changed
         self._ended = ended
         self._stopping = threading.Event()
@@ -49,14 +54,20 @@ class TmuxWatch:
     def _session(self) -> str | None:
         """The session's id: attaching to the pane would make its window the current one."""
         try:
-            return tmux.run("list-panes", "-t", self._pane, "-F", "#{session_id}").split()[
-                0
-            ]
+            found = tmux.run(
+                "list-panes",
+                "-t",
+                self._pane,
+                "-F",
+                "#{session_id}",
+                server=self._server,
+            )
+            return found.split()[0]
         except tmux.TmuxFailed:
             return None
 
     def _listen(self, session: str) -> None:
-        command = ["tmux", *_ATTACH, session]
+        command = tmux.command(*_ATTACH, session, server=self._server)
         quiet = subprocess.DEVNULL
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=quiet

@@ -121,7 +121,8 @@ def agentmail_server(
     async def watch_tmux(_: Any) -> AsyncIterator[None]:
         match roster:
             case InTmux() as seat if ends_with_tmux:
-                with TmuxWatch(seat.pane, seat.forget, _end):
+                with TmuxWatch(seat.pane, seat.server, seat.forget, _end):
+                    seat.is_watched = True
                     yield None
             case InTmux() | Named() | None:
                 yield None
