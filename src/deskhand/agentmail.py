@@ -400,7 +400,7 @@ def _with_post(
 
         seat = _identify()
         if seat is None:
-            raise NoIdentity(nobody, hint="or set DESKHAND_AGENT to this agent's name")
+            raise NoIdentity(nobody, hint="or set DESKHAND_AGENT to the name of this agent")
         post = Post(seat, os.getcwd(), _open_room, time.time_ns)
         try:
             code = run(post)
@@ -433,7 +433,7 @@ def _run_guarded(
 
 
 def _report(error: Exception, identity_code: int) -> int:
-    from deskhand.errors import Denied, NoIdentity
+    from deskhand.errors import Denied, NoIdentity, NotFound
 
     match error:
         case Denied(details={"reason": "self"}):
@@ -442,7 +442,9 @@ def _report(error: Exception, identity_code: int) -> int:
         case Denied(details={"reason": "running"}):
             return _complain(str(error), 2)
         case NoIdentity():
-            return _complain(str(error), identity_code)
+            return _complain(str(error), identity_code, error.hint)
+        case NotFound(details={"reason": "repository"}):
+            return _complain(str(error), hint=error.hint)
         case _:
             return _complain(str(error))
 
@@ -561,8 +563,10 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _complain(text: str, code: int = 1) -> int:
+def _complain(text: str, code: int = 1, hint: str | None = None) -> int:
     sys.stderr.write(f"error: {text}\n")
+    if hint:
+        sys.stderr.write(f"  {hint}\n")  # beside the words of the existing program
     return code
 
 

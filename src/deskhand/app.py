@@ -24,6 +24,7 @@ from deskhand.parts import Parts
 if TYPE_CHECKING:
     from deskhand.agents.mail import Mailroom
     from deskhand.agents.post import Post
+    from deskhand.agents.roster import Onlooker
     from deskhand.audit import Entry, RecordLine, Result
     from deskhand.audit.behind import Begun, Behind
     from deskhand.audit.journal import Journal
@@ -333,11 +334,28 @@ class Desk:
     def person_post(self) -> "Post":
         """The person's own way to the agents' mail: under a name that is no agent's."""
         from deskhand.agents.post import Post
+
+        folder = self.folder or str(Path.cwd())
+        return Post(self.person_seat, folder, self.room, self._nanoseconds)
+
+    @property
+    def person_seat(self) -> "Onlooker":
+        """Where the person sits: under a name that is no agent's, at no window."""
         from deskhand.agents.roster import Onlooker
         from deskhand.agents.tmux import PERSON
 
-        seat = Onlooker(PERSON, *self._pane)
-        return Post(seat, self.folder or str(Path.cwd()), self.room, self._nanoseconds)
+        return Onlooker(PERSON, *self._pane)
+
+    async def count_messages(self) -> int:
+        """How many messages of agents the person has not read; none where only the page of agents can say why."""
+        from deskhand.agents.tmux import PERSON
+
+        def count() -> int:
+            return self.person_post.mailroom.count_unread(PERSON)
+
+        with suppress(DeskError, OSError):
+            return await asyncio.to_thread(count)
+        return 0
 
     def _nanoseconds(self) -> int:
         return int(self.now().timestamp() * 1_000_000) * 1000

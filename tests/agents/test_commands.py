@@ -30,7 +30,9 @@ class Row(NamedTuple):
 
 
 SENT = r"Message #[a-zA-Z0-9]{8} sent\n"
-NO_TMUX = "error: agentmail must run inside a tmux session\n"
+BY_NAME = "  or set DESKHAND_AGENT to the name of this agent\n"
+NO_TMUX = f"error: agentmail must run inside a tmux session\n{BY_NAME}"
+NO_WINDOW = "error: not running inside a tmux session\n"
 NOBODY = "error: recipient not found\n"
 NO_TEXT = "error: no message provided\nusage: agentmail send <recipient> <message>\n"
 TABLE = [
@@ -66,7 +68,7 @@ TABLE = [
     Row(["receive", "--hook"], 0, window=None),
     Row(["recipients"], 0, r"a1 \[you\]\na2\n"),
     Row(["recipients"], 0, r"a1\na2\nhidden \[you\]\n", window="hidden"),
-    Row(["recipients"], 2, err="error: not running inside a tmux session\n", window=None),
+    Row(["recipients"], 2, err=NO_WINDOW + BY_NAME, window=None),
     Row(["status", "ready"], 0),
     Row(["status", "work"], 0),
     Row(["status", "offline"], 0),
@@ -83,7 +85,7 @@ TABLE = [
         r"## AgentMail\n(.*\n)*.*agentmail send(.*\n)*.*agentmail receive(.*\n)*",
         window=None,
     ),
-    Row(["mcp"], 1, err="error: not running inside a tmux session\n", window=None),
+    Row(["mcp"], 1, err=f"{NO_WINDOW}  .*DESKHAND_AGENT.*\n", window=None),
     Row(["--help"], 0, err="agentmail - messages between agents\n(.*\n)*"),
     Row(["send", "--help"], 0, err="agentmail - messages between agents\n(.*\n)*"),
     Row([], 1, err="agentmail - messages between agents\n(.*\n)*"),
@@ -285,10 +287,11 @@ def test_outside_a_repository_the_errors_say_so(terminal: Terminal, tmp_path: Pa
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     nowhere = "error: not in a git repository: run this inside the one that you work in\n"
+    hint = "  DESKHAND_AGENTS_STORE=database DESKHAND_AGENTS_ROOM=desk leads to those who meet at the desk itself\n"
 
     for call in (["send", "a2", "hello"], ["receive"], ["status", "ready"]):
         done = terminal.agentmail("a1", *call, folder=elsewhere)
-        assert (done.returncode, done.stdout, done.stderr) == (1, "", nowhere), call
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", nowhere + hint), call
     assert terminal.agentmail("a1", "receive", "--hook", folder=elsewhere).returncode == 0
     assert (
         terminal.agentmail("a1", "send", "nobody", "x", folder=elsewhere).stderr == NOBODY

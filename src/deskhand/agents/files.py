@@ -111,6 +111,14 @@ class FilesRoom(StateSetters):
             return self._oldest_unread(fd, name) is not None
         return False
 
+    def count_unread(self, name: str) -> int:
+        with suppress(FileNotFoundError), self._lock(paths.mailbox(self._root, name)) as fd:
+            if self._oldest_unread(fd, name) is None:
+                return 0
+            found = self._read(fd, name, history=False)
+            return sum(1 for _, message in found if message and not message.read)
+        return 0
+
     def messages(self, name: str) -> list[AgentMessage]:
         with suppress(FileNotFoundError), self._lock(paths.mailbox(self._root, name)) as fd:
             return [message for _, message in self._read(fd, name) if message]
@@ -312,7 +320,11 @@ class FilesRoom(StateSetters):
 
 def open_files(root: str | None) -> FilesRoom:
     if root is None:
-        raise NotFound("not in a git repository: run this inside the one that you work in")
+        raise NotFound(
+            "not in a git repository: run this inside the one that you work in",
+            hint="DESKHAND_AGENTS_STORE=database DESKHAND_AGENTS_ROOM=desk leads to those who meet at the desk itself",
+            reason="repository",
+        )
     return FilesRoom(root)
 
 

@@ -60,6 +60,8 @@ class Mailroom(Protocol):
 
     def has_unread(self, name: str) -> bool: ...
 
+    def count_unread(self, name: str) -> int: ...
+
     def messages(self, name: str) -> list[AgentMessage]:
         """The whole mailbox, oldest first."""
 

@@ -86,6 +86,12 @@ class Onlooker(Named):
             return []
         return tmux.windows(self._pane, self._server)
 
+    def beside_the_desk(self) -> list[tmux.Window]:
+        """The windows without the one in which nothing but the desk itself runs."""
+        found = self.windows()
+        own = tmux.own(found, self._pane)
+        return [each for each in found if each is not own or len(each.panes) > 1]
+
 
 class Guest(Onlooker):
     """An agent that came in with a token and has its name; not where a window of the session has that."""

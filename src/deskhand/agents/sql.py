@@ -55,6 +55,13 @@ class SqlRoom(StateSetters):
         )
         return bool(self._rows(sql, self._room, name))
 
+    def count_unread(self, name: str) -> int:
+        sql = (
+            "SELECT count(*) FROM agent_message WHERE room = ? AND box = ? AND is_read = 0"
+        )
+        ((many,),) = self._rows(sql, self._room, name)
+        return int(many)
+
     def messages(self, name: str) -> list[AgentMessage]:
         sql = (
             f"SELECT {_COLUMNS} FROM agent_message WHERE room = ? AND box = ? ORDER BY seq"

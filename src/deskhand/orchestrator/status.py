@@ -73,6 +73,8 @@ class Status(BaseModel):
     waiting_total: int
     to_decide: int = 0
     """Mails that nothing decided about, and that wait for the person."""
+    unread_messages: int = 0
+    """Of agents to the person."""
     idle: dict[str, str]
     """Files in Approved/ that release nothing, and why."""
     not_triaged: dict[str, str]
@@ -92,6 +94,8 @@ async def facts(desk: Desk) -> Status:
     waiting_total = len(await desk.waiting.ids())
     idle = {each.path: each.why for each in await list_idle(desk)}
 
+    messages = await desk.count_messages()
+
     health = read_state(root)
     health.pop("not_triaged", None)
 
@@ -107,6 +111,7 @@ async def facts(desk: Desk) -> Status:
             ],
             waiting_total=waiting_total,
             to_decide=steps.count_left(tx, now),
+            unread_messages=messages,
             idle=idle,
             errors=_troubles(tx),
             health=health,
@@ -256,6 +261,11 @@ def page(
     if status.to_decide:
         lines.append(
             f"- {status.to_decide} {'mail' if status.to_decide == 1 else 'mails'} to decide"
+        )
+    if status.unread_messages:
+        many = status.unread_messages
+        lines.append(
+            f"- {many} {'message' if many == 1 else 'messages'} of agents to you, on the page under Agents"
         )
     troubles = [
         f"- {put(each.what)}: {say(each.error)} ({each.state}, tried {each.attempts} times)"

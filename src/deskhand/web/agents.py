@@ -187,7 +187,7 @@ def _threads(messages: Iterable[AgentMessage]) -> list[Thread]:
 def _agents(desk: Desk, post: Post) -> list[Agent]:
     room = post.mailroom
     try:
-        here = {window.address for window in post.roster.windows()}
+        here = {window.address for window in desk.person_seat.beside_the_desk()}
     except tmux.TmuxFailed:
         here = set()  # the session that the desk was started in has ended
     statuses: dict[str, str | None] = {}

@@ -153,7 +153,7 @@ async def _listing(request: Request, *, snoozed: bool) -> dict[str, Any]:
     return {
         "seen": await state(desk)
         if after or snoozed or kept or limit > FIRST
-        else word(counts, cards, left),
+        else word(counts, cards, left, await desk.count_messages()),
         "after": after,
         "cards": cards,
         "list": start,

@@ -28,11 +28,12 @@ FIRST = 25
 """How many of the oldest cards are looked at; the rest is counted."""
 
 
-def word(counts: Counts, cards: Sequence[Card | Waits], left: int) -> str:
-    """What waits, as one word that changes when it does and tells nothing; `left` are mails to decide."""
+def word(counts: Counts, cards: Sequence[Card | Waits], left: int, messages: int) -> str:
+    """What waits, as one word that changes when it does and tells nothing: cards, mails to decide, agents' messages."""
     seen = [
         repr(counts),
         str(left),
+        str(messages),
         *(f"{card.id} {card.digest} {card.state}" for card in cards),
     ]
     return sha256("\n".join(seen).encode()).hexdigest()[:16]
@@ -42,7 +43,8 @@ async def state(desk: Desk) -> str:
     """Asked once a second: no card is made for it, and no text looked at."""
     found, _ = await desk.waiting.requests(limit=FIRST, snoozed=False)
     left = await desk.store.read(count_left, desk.now())
-    return word(await desk.waiting.counts(), found, left)
+    messages = await desk.count_messages()
+    return word(await desk.waiting.counts(), found, left, messages)
 
 
 class Events:

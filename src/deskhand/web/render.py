@@ -131,6 +131,9 @@ async def render(
     asks = desk.settings.proof == "passkey"
     decided = request.app.state.last_decision
     seen = await _look_around(desk, decided, signed_in=session is not None)
+    unread = 0
+    if session is not None:
+        unread = await desk.count_messages()
     known = {
         "form_token": session and session.form_token,
         "here": request.url.path,
@@ -140,6 +143,7 @@ async def render(
         "asks_password": asks,
         "counts": seen.counts,
         "deciding": seen.deciding,
+        "unread_messages": unread,
         "last": seen.last,
         **describe_signing(request, seen.keys, has_password=seen.has_password, asks=asks),
     }

@@ -26,6 +26,7 @@
     if (typed && one("input[type=password]", live)) one("input[type=password]", live).value = typed;
     const counted = one("#counted", live)?.dataset ?? {};
     showCount(one("#count-decide"), Number(counted.deciding ?? 0));
+    showCount(one("#count-agents"), Number(counted.messages ?? 0));
     showWaiting(Number(counted.waiting ?? 0));
   }
   function showCount(place, many) {
