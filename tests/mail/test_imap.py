@@ -1,6 +1,7 @@
 """An IMAP account as a mailbox: a real Dovecot, a real relay."""
 
 import asyncio
+import gc
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio import fail_after
+from anyio.lowlevel import checkpoint
 
 from deskhand.config import load
 from deskhand.errors import (
@@ -722,3 +725,26 @@ async def test_what_a_server_cannot_do_is_refused_and_not_imitated(tmp_path: Pat
         await mailbox.close()
         with relay.server.client() as client:
             assert [name for _, _, name in client.list_folders()] == ["INBOX"]
+
+
+@requirement("imap:kept")
+async def test_a_mailbox_that_is_closed_while_somebody_begins_to_wait_is_closed_at_once(
+    server: Dovecot, relay: Relay, tmp_path: Path
+) -> None:
+    mailbox = opened(server, relay, tmp_path)
+    unheard: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _loop, context: unheard.append(context)
+    )
+    waiting = asyncio.create_task(mailbox.wait("1:1", 60))
+    await checkpoint()
+    waiting.cancel()
+    with suppress(asyncio.CancelledError):
+        await waiting
+    with fail_after(30):
+        await mailbox.close()
+    del waiting
+    gc.collect()
+    await checkpoint()
+
+    assert unheard == []

@@ -87,6 +87,7 @@ class ImapMailbox:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="imap")
         self._listening = ThreadPoolExecutor(1, thread_name_prefix="imap-bell")
         self._bell: ImapSession | None = None
+        self._ends = False
         self._places: dict[str, list[Copy]] = {}
         """Where each mail was seen last; only a hint, checked before it is used."""
 
@@ -366,8 +367,13 @@ class ImapMailbox:
         )
         started = asyncio.create_task(began.wait())
         either: list[asyncio.Future[Any]] = [listening, started]
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        started.cancel()
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            listening.cancel()  # how it ends is of interest to nobody
+            raise
+        finally:
+            started.cancel()
         # What came before the server began to listen would ring no bell.
         if (
             not listening.done()
@@ -387,6 +393,8 @@ class ImapMailbox:
             try:
                 if self._bell is None:
                     self._bell = self._sign_in()
+                if self._ends:
+                    return
                 self._bell.idle(seconds, began)
             except (IMAPClientError, OSError):
                 if self._bell is not None:
@@ -399,6 +407,8 @@ class ImapMailbox:
         await asyncio.to_thread(lambda: smtp.try_sign_in(*self._relay()))
 
     async def close(self) -> None:
+        # A bell that is only being signed in cannot be hung up; it looks at this before it listens.
+        self._ends = True
         if self._bell is not None:
             self._bell.hang_up()
         await asyncio.to_thread(self._listening.shutdown)
