@@ -202,6 +202,7 @@ REQUIREMENTS = {
     "mail:import": "Maildir, mbox and .eml are imported whole, once, and left as they are.",
     "local:verbatim": "The local mailbox keeps every mail's bytes.",
     "local:never-twice": "A token sends once in the local mailbox, whoever is killed and however many race.",
+    "gmail:odd-answers": "A success that lacks what was asked for is Gmail's fault, no crash, and no mail sent twice.",
     "gmail:round-trips": "A search of 50 takes two round trips, and one more for the first sign-in.",
     "gmail:errors": "Each answer of Gmail becomes the contract's error, with what to do next.",
     "gmail:reads-retried": "Reads are tried again at most three times, with jitter and Retry-After; no label is.",

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from tests.mail import discovery
@@ -65,7 +65,14 @@ class Expired:
     """The bearer token is no longer valid from now on."""
 
 
-Fault = Status | Cut | Slow | Expired
+@dataclass(frozen=True)
+class Says:
+    """What was asked happens, and the answer is another one."""
+
+    body: Any
+
+
+Fault = Status | Cut | Slow | Expired | Says
 
 
 class _Drop(Exception):
@@ -118,6 +125,10 @@ class GmailDouble:
     def plan(self, name: str, *faults: Fault) -> None:
         """The next requests of that name go wrong in this order."""
         self._plan[name].extend(faults)
+
+    def forget(self, name: str) -> None:
+        """Nothing that was planned for this method happens any more."""
+        self._plan[name].clear()
 
     def credentials(self, file: Path, **changes: Any) -> Path:
         """Google's authorized-user JSON for this account, as a file."""
@@ -218,6 +229,8 @@ class GmailDouble:
                 raise Refused(code, reason, "planned", retry_after)
             case Cut():
                 raise _Drop
+            case Says(body):
+                return cast("dict[str, Any]", body)
         return result
 
     def _admit(self, method: Method, bearer: str) -> None:

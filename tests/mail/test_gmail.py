@@ -5,11 +5,13 @@ import json
 import subprocess
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import anyio
 import httpx2
 import pytest
 
@@ -31,7 +33,16 @@ from deskhand.mail import NotSent, Sent, Unclear
 from deskhand.mail.gmail import GmailMailbox
 from deskhand.mail.google_auth import installed_client, sign_in
 from tests.home import Home
-from tests.mail.gmail_double import CLIENT, SEND, Cut, Expired, GmailDouble, Slow, Status
+from tests.mail.gmail_double import (
+    CLIENT,
+    SEND,
+    Cut,
+    Expired,
+    GmailDouble,
+    Says,
+    Slow,
+    Status,
+)
 from tests.mail.letters import DATE, letter, outgoing, unwritten
 from tests.requirements import requirement
 from tests.warm import warm_python
@@ -826,3 +837,65 @@ def test_the_first_sign_in_says_that_it_needs_a_client(
     assert (without[0], with_wrong[0]) == (3, 3)
     assert "--client FILE.json" in without[2]
     assert "Desktop app" in with_wrong[2]
+
+
+ODD: tuple[object, ...] = (
+    {},
+    [],
+    None,
+    "ok",
+    {"error": {"message": "quota"}},
+    {"id": None, "raw": None, "messages": None, "labels": None, "historyId": None},
+    {"id": "1", "threadId": "1", "raw": "=", "labelIds": None, "messages": [{}]},
+    {"id": "1", "threadId": "1", "internalDate": "soon", "raw": ""},
+    {"id": "1", "threadId": "1", "internalDate": "9" * 30, "payload": {"headers": [{}]}},
+    {"historyId": "5", "history": [{"messagesAdded": [{}]}], "nextPageToken": "again"},
+)
+
+
+@requirement("gmail:odd-answers")
+@pytest.mark.parametrize("body", ODD, ids=str)
+async def test_a_success_that_says_nothing_is_gmails_fault_and_nobody_waits(
+    gmail: GmailDouble, mailbox: GmailMailbox, body: object
+) -> None:
+    mail = gmail.account.deliver(letter(), "INBOX")
+    calls: dict[str, list[Callable[[], Any]]] = {
+        "messages.get": [
+            lambda: mailbox.search("", 5),
+            lambda: mailbox.get(mail.id),
+            lambda: mailbox.read_raw(mail.id),
+        ],
+        "messages.list": [lambda: mailbox.search("", 5)],
+        "labels.list": [lambda: mailbox.search("", 5)],
+        "threads.get": [lambda: mailbox.thread(mail.thread_id)],
+        "getProfile": [mailbox.position],
+        "history.list": [lambda: mailbox.find_arrived("1")],
+        "drafts.create": [lambda: mailbox.create_draft(letter(), None)],
+    }
+    for method, asked in calls.items():
+        for ask in asked:
+            gmail.plan(method, *[Says(body)] * 3)
+            with suppress(ProviderDown), anyio.fail_after(20):
+                await ask()
+            gmail.forget(method)
+    assert (await mailbox.get(mail.id)).summary.id == mail.id
+
+
+@requirement("gmail:odd-answers")
+async def test_what_is_null_in_an_answer_is_not_there(
+    gmail: GmailDouble, mailbox: GmailMailbox
+) -> None:
+    gmail.plan("messages.list", Says({"messages": None, "nextPageToken": None}))
+    assert await mailbox.search("", 5) == []
+
+
+@requirement("gmail:odd-answers")
+async def test_a_send_that_is_answered_with_nothing_is_known_by_nobody(
+    gmail: GmailDouble, mailbox: GmailMailbox
+) -> None:
+    mail = outgoing()
+    token = await mailbox.prepare(mail)
+    gmail.plan("drafts.send", Says({"id": None, "threadId": None}))
+    with pytest.raises(OutcomeUnknown):
+        await mailbox.send(token, mail, unwritten)
+    assert isinstance(await mailbox.check(token, mail), Sent)

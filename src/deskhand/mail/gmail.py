@@ -23,6 +23,7 @@ from deskhand.errors import (
     InvalidInput,
     NotFound,
     OutcomeUnknown,
+    ProviderDown,
     SendFailed,
     Unavailable,
 )
@@ -113,9 +114,7 @@ class GmailMailbox:
             _path("messages", message_id), {"format": "raw"}, what=f"mail {message_id}"
         )
         data, names = await self._with_labels(request)
-        parsed = await asyncio.to_thread(
-            mime.parse, base64.urlsafe_b64decode(data["raw"] + "==")
-        )
+        parsed = await asyncio.to_thread(mime.parse, _read_raw(data))
         return parsed.full(self._summary(data, names, parsed))
 
     async def read_raw(self, message_id: str) -> bytes:
@@ -123,7 +122,7 @@ class GmailMailbox:
         data = await self._api.read(
             GoogleRequest(_path("messages", message_id), query, what=f"mail {message_id}")
         )
-        return base64.urlsafe_b64decode(data["raw"] + "==")
+        return _read_raw(data)
 
     async def thread(self, thread_id: str) -> list[MailSummary]:
         query = {**_METADATA, "fields": f"messages({_SUMMARY})"}
@@ -283,9 +282,12 @@ class GmailMailbox:
         while True:
             answer = await self._api.read(GoogleRequest(path, {**query, **page}))
             yield answer
-            if "nextPageToken" not in answer:
+            following = answer.get("nextPageToken")
+            if following is None:
                 return
-            page["pageToken"] = str(answer["nextPageToken"])
+            if following == page.get("pageToken"):
+                raise ProviderDown("Gmail's answer has no next page", hint="try again")
+            page["pageToken"] = str(following)
 
     async def _ids(self, limit: int, query: Parameters) -> list[str]:
         ids: list[str] = []
@@ -554,7 +556,21 @@ def _header_bytes(data: dict[str, Any]) -> bytes:
     ).encode()
 
 
+def _date(data: dict[str, Any]) -> datetime:
+    try:
+        return clock.from_ms(int(data["internalDate"]))
+    except (ValueError, OverflowError, OSError) as error:
+        raise ProviderDown("Gmail's answer has a date that is none") from error
+
+
+def _read_raw(data: dict[str, Any]) -> bytes:
+    try:
+        return base64.urlsafe_b64decode(data["raw"] + "==")
+    except ValueError as error:
+        raise ProviderDown("Gmail's answer has a mail that cannot be read") from error
+
+
 def _without_labels(data: dict[str, Any], parsed: mime.Parsed) -> MailSummary:
-    date = clock.from_ms(int(data["internalDate"]))
+    date = _date(data)
     snippet = html.unescape(data.get("snippet", ""))
     return parsed.summary(str(data["id"]), str(data["threadId"]), date, snippet, labels=())

@@ -8,7 +8,7 @@ import asyncio
 import json
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,6 +40,16 @@ _RATE_REASONS = frozenset(
 _BOUNDARY = "deskhand-batch"
 _RELATED = f"deskhand-{secrets.token_hex(16)}"
 """Nobody who writes a mail knows it."""
+
+
+class GoogleBody(dict[str, Any]):
+    """An object in an answer: what is null is not there, and what is not there nobody takes for a fault of ours."""
+
+    def __init__(self, members: Iterable[tuple[str, Any]] = ()) -> None:
+        super().__init__((key, value) for key, value in members if value is not None)
+
+    def __missing__(self, key: str) -> Any:
+        raise ProviderDown(f"Gmail's answer lacks {key!r}", hint="try again")
 
 
 Parameters = Mapping[str, str | Sequence[str]]
@@ -311,10 +321,12 @@ def _may_pass(answer: GoogleAnswer | NoAnswer) -> bool:
 
 def _answer(status: int, retry_after: str | None, content: bytes) -> GoogleAnswer:
     body: Any = None
-    with suppress(ValueError):
-        body = json.loads(content)
+    with suppress(ValueError, RecursionError):
+        body = json.loads(content, object_pairs_hook=GoogleBody)
     seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
-    return GoogleAnswer(status, body if isinstance(body, dict) else {}, seconds)
+    if not isinstance(body, GoogleBody):
+        body = GoogleBody()
+    return GoogleAnswer(status, body, seconds)
 
 
 def _related_body(body: dict[str, Any] | None, media: bytes) -> bytes:
