@@ -914,6 +914,24 @@ async def test_an_account_that_answers_again_is_watched_at_once(
     assert desk.parts.down == []
 
 
+@requirement("accounts:down")
+async def test_an_account_that_is_down_keeps_no_other_from_asking_what_is_brought_in(
+    accounts: Accounts, desk: Desk
+) -> None:
+    accounts.google.chance = lambda _: Status(403)
+    asked = accounts.home.command("mail", "bring-in", "--json")
+    accounts.google.chance = lambda _: None
+    whole = accounts.home.command("mail", "bring-in", "--json")
+
+    assert asked.returncode == 0, asked.stderr
+    assert [each["mailbox"] for each in json.loads(asked.stdout)] == [
+        "imap:me@work.example",
+        "local:me@home.example",
+    ]
+    assert "The mail account google did not answer" in asked.stderr
+    assert len(json.loads(whole.stdout)) == 3
+
+
 @requirement("accounts:config")
 async def test_an_account_that_is_signed_in_as_another_is_down_and_nothing_is_doubled(
     accounts: Accounts, desk: Desk

@@ -181,7 +181,10 @@ def _bring_in(options: argparse.Namespace) -> None:
     async def ask_or_answer(desk: "Desk") -> "list[FirstLook]":
         from deskhand.orchestrator import first_look
 
-        looks = await first_look.ask_everywhere(desk)
+        looks, silent = await first_look.ask_everywhere(desk)
+        for name, error in silent.items():
+            said = f"The mail account {name} did not answer, so nothing is asked about it: {error.message}"
+            print(one_line(said), file=sys.stderr)
         if options.answer is None:
             return looks
         looks += await desk.store.read(first_look.list_declined)

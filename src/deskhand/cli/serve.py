@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from deskhand.app import Desk
     from deskhand.config import Settings
+    from deskhand.orchestrator.first_look import FirstLook
     from deskhand.running import DeskLock
     from deskhand.servers.server import DeskServer
 
@@ -197,11 +198,11 @@ async def _ask_first(desk: "Desk") -> None:
     """Before the first mail is brought in, whether it should be; the desk runs meanwhile, and brings in none."""
     from deskhand.orchestrator import first_look
 
-    looks = []
+    looks: list[FirstLook] = []
     if desk.settings.vault_path is not None:
         with suppress(DeskError, TimeoutError):  # what is wrong is said when the desk runs
             async with asyncio.timeout(_MAILBOX_SECONDS):
-                looks = await first_look.ask_everywhere(desk)
+                looks, _ = await first_look.ask_everywhere(desk)
     for look in looks:
         _say(
             f"{look.question} Answer on the page, or by `deskhand mail bring-in all | new | none`"

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Literal, get_args
 
 from deskhand.app import Desk
-from deskhand.errors import FieldProblem, InvalidInput, NotFound, printable
+from deskhand.errors import DeskError, FieldProblem, InvalidInput, NotFound, printable
 from deskhand.orchestrator import steps
 from deskhand.orchestrator.watcher import FIRST_MOST, mailbox_name, recent_mail
 from deskhand.store import Row, Transaction
@@ -71,11 +71,20 @@ async def _ask(desk: Desk, account: str, mailbox: str) -> bool:
     return True
 
 
-async def ask_everywhere(desk: Desk) -> list[FirstLook]:
-    """What the person has to answer, for every account of the desk."""
-    for account in desk.settings.mail_accounts:
-        await may_begin(desk, account.name, asks=True)
-    return await desk.store.read(list_open)
+async def ask_everywhere(
+    desk: Desk,
+) -> tuple[list[FirstLook], dict[str, DeskError]]:
+    """What the person has to answer, for every account of the desk; and which of several accounts do not answer."""
+    names = [account.name for account in desk.settings.mail_accounts]
+    silent: dict[str, DeskError] = {}
+    for name in names:
+        try:
+            await may_begin(desk, name, asks=True)
+        except DeskError as error:
+            silent[name] = error
+    if len(silent) == len(names):
+        raise silent[names[0]]
+    return await desk.store.read(list_open), silent
 
 
 async def answer(desk: Desk, mailbox: str, given: str) -> FirstLook:
