@@ -87,7 +87,8 @@ def list_askers(tx: Transaction) -> list[str]:
 
 
 _UNDECIDED = (
-    "(state IN ('held', 'unknown') OR (state = 'waiting' AND COALESCE(expires, ?) > ?))"
+    "state IN ('held', 'unknown', 'waiting')"
+    " AND (state <> 'waiting' OR COALESCE(expires, ?) > ?)"
 )
 """Neither decided nor expired."""
 
@@ -106,13 +107,13 @@ def list_awake(tx: Transaction, now: datetime) -> list[str]:
 def count_undecided(tx: Transaction, now: datetime) -> dict[str, int]:
     """How many wait, how many are held and how many are put off."""
     moment = clock.to_ms(now)
-    rows = tx.all(
-        "SELECT CASE WHEN state = 'held' THEN 'held' WHEN COALESCE(snoozed, 0) > ?"
-        " THEN 'snoozed' ELSE 'waiting' END AS what, count(*)"
-        f" FROM requests WHERE {_UNDECIDED} GROUP BY what",
+    ((held, snoozed, every),) = tx.all(
+        "SELECT count(*) FILTER (WHERE state = 'held'),"
+        " count(*) FILTER (WHERE state <> 'held' AND snoozed > ?), count(*)"
+        f" FROM requests WHERE {_UNDECIDED}",
         *(moment, moment + 1, moment),
     )
-    return dict(rows)
+    return {"waiting": every - held - snoozed, "held": held, "snoozed": snoozed}
 
 
 def find_files(

@@ -87,7 +87,7 @@ class _Look(NamedTuple):
 
 async def _look_around(desk: Desk, decided: Decided | None, *, signed_in: bool) -> _Look:
     with suppress(DeskError, OSError):
-        return await desk.store.read(_look, desk, decided, signed_in=signed_in)
+        return await desk.store.glance(_look, desk, decided, signed_in=signed_in)
     return _Look()  # a page that says what is wrong is shown all the same
 
 
