@@ -26,6 +26,7 @@ from deskhand.clock import local
 from deskhand.config import load
 from deskhand.errors import BadConfig
 from deskhand.gate.actions import ReplyEmail
+from deskhand.mail.changes import read_change
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.web import as_sent, markdown, timeline
 from deskhand.web.site import site
@@ -1125,6 +1126,31 @@ async def test_the_page_says_how_far_the_record_is_proved_and_finds_what_was_cha
     assert "Record intact: 5 entries verified" in proved.text
     assert "Record intact: 6 entries verified" in glanced.text
     assert says in broken.text
+
+
+@requirement("page:mail")
+@requirement("page:timeline")
+async def test_a_row_that_was_shown_before_says_what_is_so_now(tmp_path: Path) -> None:
+    desk = Desk(load(environment(tmp_path)).settings)
+    assert isinstance(desk.mailbox, LocalMailbox)
+    await desk.mailbox.receive([Incoming(letter(subject="Fence"), seen=False)])
+    (mail,) = await desk.mailbox.search("", 5)
+    await desk.record("person", "alpha", "the first", {}, None, 0)
+    tampering = "UPDATE audit SET entry = replace(entry, 'the first', 'the other')"
+    async with served(site(desk)) as address, signed_in(desk, address) as person:
+        paths = ("/mail", "/timeline")
+        unread, first = [(await person.reads(path)).text for path in paths]
+        await desk.mailbox.change([mail.id], read_change("read", None))
+        await desk.store.write(lambda tx: tx.execute(tampering))
+        read, other = [(await person.reads(path)).text for path in paths]
+    await desk.close_mailbox()
+    desk.close()
+
+    assert '<li class="unread">' in unread
+    assert '<li class="unread">' not in read
+    assert "the first" in first
+    assert "the first" not in other
+    assert "the other" in other
 
 
 @requirement("page:health")

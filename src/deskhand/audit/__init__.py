@@ -54,6 +54,10 @@ class Entry(BaseModel):
     parameters: dict[str, Any] | None = None
     error: str | None = None
 
+    def __hash__(self) -> int:
+        """Of its id alone, since a dictionary has none; what is equal has one id."""
+        return hash(self.correlation_id)
+
     @classmethod
     def of(
         cls,

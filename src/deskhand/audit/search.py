@@ -5,12 +5,10 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
-from itertools import product
-from typing import get_args
 from zoneinfo import ZoneInfo
 
 from deskhand import clock
-from deskhand.audit import END, Entry, Result, index_name, texts
+from deskhand.audit import END, Entry, index_name, texts
 from deskhand.store import Transaction, marks
 
 SCAN = 5000
@@ -98,16 +96,8 @@ def _unless_first(seq: int) -> int | None:
 
 def names(tx: Transaction, since: str) -> tuple[list[str], list[str]]:
     """Who acted since that day, and what was done."""
-    actors, actions = (
-        [
-            name
-            for (name,) in tx.all(
-                f"SELECT DISTINCT {column} FROM audit_days WHERE day >= ? ORDER BY 1", since
-            )
-        ]
-        for column in ("actor", "action")
-    )
-    return actors, actions
+    rows = tx.all("SELECT DISTINCT actor, action FROM audit_days WHERE day >= ?", since)
+    return sorted({actor for actor, _ in rows}), sorted({action for _, action in rows})
 
 
 def by_day(
@@ -115,10 +105,11 @@ def by_day(
 ) -> list[tuple[date, str, int]]:
     """Day, result and how many entries, of so many days from midnight to midnight in that zone."""
     each = [since + timedelta(days=number) for number in range(days + 1)]
+    first, past = str(each[0]), str(each[-1])
     rows = tx.all(
         "SELECT day, result, SUM(entries) FROM audit_days WHERE day >= ? AND day < ?"
         " GROUP BY day, result",
-        *(str(each[0]), str(each[-1])),
+        *(first, past),
     )
     found = Counter({(day, result): int(entries) for day, result, entries in rows})
     # These are days of UTC. Between its midnight and the zone's lies what belongs to the day beside.
@@ -126,9 +117,9 @@ def by_day(
         found[day, result] -= entries
         found[beside, result] += entries
     return [
-        (day, result, found[str(day), result])
-        for day, result in product(each[:-1], get_args(Result))
-        if found[str(day), result]
+        (date.fromisoformat(day), result, entries)
+        for (day, result), entries in sorted(found.items())
+        if entries and first <= day < past
     ]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha256
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -35,14 +35,20 @@ from deskhand.orchestrator import deciding
 from deskhand.web import as_sent, sessions
 from deskhand.web.entry import effect, page
 from deskhand.web.proving import claim_in, demand_person
-from deskhand.web.render import render
+from deskhand.web.render import render, render_short
 from deskhand.web.request import desk_of, number_in, text_in
+from deskhand.web.rows import draw_mails
 from deskhand.web.times import shown_time
 from deskhand.web.unavailable import or_unavailable
 
 PAGE = 25
 MOST_PAGES = 20
 """A mailbox gives its newest results only from the start: further pages cost more, so there is a last one."""
+FOLDERS = (
+    ("Inbox", "in:inbox"),
+    ("Unread", "in:inbox is:unread"),
+    ("Sent", "in:sent"),
+)
 MOST_READ = 20
 """Mails of a thread that are shown whole."""
 LATE = timedelta(minutes=10)
@@ -94,23 +100,43 @@ async def _list(request: Request) -> Response:
         except InvalidInput as failure:
             problem = failure
     shown = found[(number - 1) * PAGE : number * PAGE]
-    return await render(
+    return await render_short(
         request,
         "mail.html",
         title="Mail",
         problem=problem,
         query=query,
-        mails=[(mail, shown_time(desk, mail.date)) for mail in shown],
+        mails=await draw_mails(desk, shown),
         number=number,
         more=len(found) > number * PAGE,
         is_last=number >= MOST_PAGES,
         account=account,
         address=await desk.mailbox.address() if not desk.settings.accounts else "",
-        accounts=[each.name for each in desk.settings.mail_accounts],
+        accounts=_name_several(desk),
+        folders=_list_folders(account),
         silent=view.describe_silent(),
         done=_describe_done(request),
         can_undo=bool(_last_changes(request).get(sessions.name_of(request.state.session))),
     )
+
+
+def _name_several(desk: Desk) -> list[str]:
+    """The accounts, where there is a choice."""
+    if not desk.settings.accounts:
+        return []
+    return [each.name for each in desk.settings.mail_accounts]
+
+
+@lru_cache(maxsize=100)
+def _list_folders(account: str) -> list[tuple[str, str, str]]:
+    """What each folder is called, by which search it is found, and where."""
+    return [
+        ("All mail", "", "/mail"),
+        *(
+            (name, query, f"/mail?{urlencode({'q': query, 'account': account})}")
+            for name, query in FOLDERS
+        ),
+    ]
 
 
 def _view_account(desk: Desk, name: str) -> AbstractContextManager[MailView]:

@@ -4,10 +4,9 @@ Every view reads a bounded number of rows: counters by day for the plots, and fo
 of the days that have such entries at all; "older" goes on from there.
 """
 
-import json
 import re
 from collections.abc import Mapping
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from functools import lru_cache
 from typing import Any, get_args
 
@@ -27,11 +26,12 @@ from deskhand.gate import lists, sends
 from deskhand.store import Transaction
 from deskhand.web import plots
 from deskhand.web.entry import effect, page
-from deskhand.web.render import render, templates
+from deskhand.web.render import render_short, templates
 from deskhand.web.request import desk_of, next_page, number_in
+from deskhand.web.rows import draw_entries
 from deskhand.web.times import shown_time
 from deskhand.web.unavailable import or_unavailable
-from deskhand.web.verification import Verification
+from deskhand.web.verification import Followed, Verification
 
 PAGE = 50
 DAYS = 30
@@ -53,21 +53,19 @@ async def _timeline(request: Request) -> Response:
     wanted = _filter(request)
     before = number_in(request, "before", digits=17)
 
-    collected = await desk.store.read(_collect, desk, wanted, before)
+    verification: Verification = request.app.state.verification
+    step, collected = await desk.store.read(_collect, verification, desk, wanted, before)
+    verification.note(step)
     found, askers, first, days, waits = (
         collected.pop(name) for name in ("found", "askers", "first", "days", "waits")
     )
-    verification: Verification = request.app.state.verification
-    await verification.check_new()
     given = {name: getattr(wanted, name) for name in _FIELDS if getattr(wanted, name)}
-    answer = await render(
+    lines = [(seq, entry, _who(entry, askers)) for seq, entry in found.entries]
+    answer = await render_short(
         request,
         "timeline.html",
         title="Timeline",
-        entries=[
-            (seq, entry, _who(entry, askers), _when(desk, entry), _details(entry))
-            for seq, entry in found.entries
-        ],
+        entries=await draw_entries(desk, lines),
         older=next_page("/timeline", given, "before", found.older),
         partly=len(found.entries) < PAGE and found.older,
         wanted=wanted,
@@ -87,8 +85,13 @@ async def _timeline(request: Request) -> Response:
 
 
 def _collect(
-    tx: Transaction, desk: Desk, wanted: EntryFilter, before: int | None
-) -> dict[str, Any]:
+    tx: Transaction,
+    verification: Verification,
+    desk: Desk,
+    wanted: EntryFilter,
+    before: int | None,
+) -> tuple[Followed, dict[str, Any]]:
+    """All of it by one look: each would take a turn through a thread."""
     now = desk.now()
     zone = desk.settings.timezone
     first = local(now, zone).date() - timedelta(days=DAYS - 1)
@@ -96,7 +99,7 @@ def _collect(
     window = timedelta(seconds=desk.settings.window_seconds)
     actors, actions = search.names(tx, str((now - NAMES).date()))
     found = search.find(tx, wanted, before=before, limit=PAGE)
-    return {
+    return verification.read_new(tx), {
         "found": found,
         "askers": lists.name_askers(
             tx,
@@ -147,19 +150,3 @@ def _filter(request: Request) -> EntryFilter:
 
 def _who(entry: Entry, askers: Mapping[str, str]) -> str:
     return describe_actor(entry.actor, entry.parameters or {}, askers)
-
-
-def _when(desk: Desk, entry: Entry) -> Markup:
-    return shown_time(desk, datetime.fromisoformat(entry.timestamp))
-
-
-def _details(entry: Entry) -> list[tuple[str, str]]:
-    rows = [("actor", entry.actor)]
-    for key, value in (entry.parameters or {}).items():
-        if key == "asker":
-            continue  # it stands before the line
-        if isinstance(value, str):
-            rows.append((key, value))
-        elif value is not None:
-            rows.append((key, json.dumps(value)))
-    return [*rows, ("reference", entry.correlation_id)]

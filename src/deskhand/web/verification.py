@@ -5,6 +5,7 @@ that is done behind the first view, in small steps, and again whenever the perso
 """
 
 from datetime import datetime
+from typing import NamedTuple
 
 from deskhand import audit
 from deskhand.app import Desk
@@ -13,6 +14,16 @@ from deskhand.store import Transaction
 
 STEP = 1000
 """Lines for one read transaction."""
+
+
+class Followed(NamedTuple):
+    """What one transaction saw of the record, from a good line on."""
+
+    good: Mark
+    limit: int
+    """Lines that it looked at, at most; 0 where it only looked how many there are."""
+    head: Mark
+    reached: Mark | Broken
 
 
 class Verification:
@@ -30,9 +41,26 @@ class Verification:
     def is_whole(self) -> bool:
         return self.broken is None and self.since is not None and self.good == self.head
 
-    async def check_new(self) -> None:
-        """Check the first lines that are new; before the first whole check only see how many there are."""
-        await self._step(STEP if self.since else 0)
+    def read_new(self, tx: Transaction) -> Followed:
+        """Follow the first lines that are new; before the first whole check only see how many there are."""
+        return _follow(tx, self.good, STEP if self.since else 0)
+
+    def note(self, found: Followed) -> bool:
+        """Take over what was found; whether there are more lines."""
+        good, limit, head, reached = found
+        self.head = head
+        match reached:
+            case Broken():
+                self.broken = reached
+            case Mark() if reached.seq >= head.seq and reached != head and limit:
+                self.broken = Broken(
+                    reached.seq, "the line does not match the head of the chain"
+                )
+            case Mark() if reached == good and reached.seq < head.seq and limit:
+                self.broken = Broken(reached.seq + 1, "the line is missing at the end")
+            case Mark():
+                self.good = reached
+        return self.broken is None and self.good.seq < self.head.seq
 
     async def check_all(self, *, again: bool = False) -> None:
         """Check on to the end of the record; with `again` from its first line."""
@@ -44,7 +72,7 @@ class Verification:
                 self.good = START
                 self.broken = None
                 self.since = self._desk.now()
-            while await self._step(STEP):
+            while self.note(await self._desk.store.read(_follow, self.good, STEP)):
                 pass
             if self.broken is None:
                 self.broken = await witness.find_lost_end(
@@ -53,23 +81,6 @@ class Verification:
         finally:
             self._is_running = False
 
-    async def _step(self, limit: int) -> bool:
-        """Check up to `limit` lines; whether there are more."""
-        good = self.good
 
-        def follow(tx: Transaction) -> tuple[Mark, Mark | Broken]:
-            return audit.head(tx), audit.follow(tx, good, limit)
-
-        self.head, reached = await self._desk.store.read(follow)
-        match reached:
-            case Broken():
-                self.broken = reached
-            case Mark() if reached.seq >= self.head.seq and reached != self.head and limit:
-                self.broken = Broken(
-                    reached.seq, "the line does not match the head of the chain"
-                )
-            case Mark() if reached == good and reached.seq < self.head.seq and limit:
-                self.broken = Broken(reached.seq + 1, "the line is missing at the end")
-            case Mark():
-                self.good = reached
-        return self.broken is None and self.good.seq < self.head.seq
+def _follow(tx: Transaction, good: Mark, limit: int) -> Followed:
+    return Followed(good, limit, audit.head(tx), audit.follow(tx, good, limit))

@@ -1,0 +1,87 @@
+"""Rows of long lists as HTML. A row says the same whenever it is shown, so it is made once for many views."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, datetime
+from typing import Any
+
+from anyio import to_thread
+from markupsafe import Markup
+
+from deskhand.app import Desk
+from deskhand.audit import Entry
+from deskhand.mail import MailSummary
+from deskhand.web.render import templates
+from deskhand.web.times import shown_on, today_of
+
+KEPT = 500
+LONGEST = 3000
+"""Characters of a row that is kept: a stranger's may have a hundred thousand."""
+
+
+class _Rows:
+    """Rows by everything that they are made of."""
+
+    def __init__(self, make: Callable[..., Markup]) -> None:
+        self._make = make
+        self._made: dict[tuple[Any, ...], Markup] = {}
+
+    async def draw(self, each: Sequence[tuple[Any, ...]]) -> Markup:
+        rows = [self._made.get(what) for what in each]
+        if None in rows:
+            # Strangers' texts may be long, and what is made of them is not the event loop's.
+            rows = await to_thread.run_sync(self._make_all, each)
+        return Markup().join(row for row in rows if row)
+
+    def _make_all(self, each: Sequence[tuple[Any, ...]]) -> list[Markup | None]:
+        if len(self._made) > KEPT:
+            self._made.clear()
+        rows: list[Markup | None] = []
+        for what in each:
+            row = self._made.get(what) or self._make(*what)
+            if len(row) <= LONGEST:
+                self._made[what] = row
+            rows.append(row)
+        return rows
+
+
+def _make_mail(today: date, zone: str, mail: MailSummary) -> Markup:
+    pieces: Any = templates().get_template("mail_row.html").module
+    row: Markup = pieces.row(mail, shown_on(today, mail.date, zone))
+    return row
+
+
+def _make_entry(today: date, zone: str, seq: int, entry: Entry, who: str) -> Markup:
+    pieces: Any = templates().get_template("timeline_row.html").module
+    when = shown_on(today, datetime.fromisoformat(entry.timestamp), zone)
+    row: Markup = pieces.row(seq, entry, who, when, _details(entry))
+    return row
+
+
+def _details(entry: Entry) -> list[tuple[str, str]]:
+    rows = [("actor", entry.actor)]
+    for key, value in (entry.parameters or {}).items():
+        if key == "asker":
+            continue  # it stands before the line
+        if isinstance(value, str):
+            rows.append((key, value))
+        elif value is not None:
+            rows.append((key, json.dumps(value)))
+    return [*rows, ("reference", entry.correlation_id)]
+
+
+_mails = _Rows(_make_mail)
+_entries = _Rows(_make_entry)
+
+
+async def draw_mails(desk: Desk, mails: Iterable[MailSummary]) -> Markup:
+    today = today_of(desk)
+    zone = desk.settings.timezone
+    return await _mails.draw([(today, zone, mail) for mail in mails])
+
+
+async def draw_entries(desk: Desk, lines: Iterable[tuple[int, Entry, str]]) -> Markup:
+    """Of lines of the record, each with its number and who it speaks of."""
+    today = today_of(desk)
+    zone = desk.settings.timezone
+    return await _entries.draw([(today, zone, *line) for line in lines])
