@@ -11,7 +11,7 @@ from mcp import Client
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.errors import InvalidInput, ProviderDown
-from deskhand.gate import Failed, Released, lists
+from deskhand.gate import Failed, NotApproved, Released, lists
 from deskhand.gate.actions import SendEmail
 from deskhand.gate.cards import Card
 from deskhand.gate.letters import Letter
@@ -20,6 +20,7 @@ from deskhand.gate.risk import assess_change
 from deskhand.mail import Mailbox
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.servers.desk import desk_server
+from deskhand.servers.filing import describe_refusal
 from deskhand.web.site import site as web_site
 from tests.gate.site import HELLO, Clock, Interrupted
 from tests.home import Home
@@ -194,6 +195,15 @@ async def test_moves_are_counted_with_all_other_changes(
     assert (
         await refused(client, "move_email", message_id=ids[52], destination_label="Junk")
     )["error"]
+
+
+@requirement("mail:bulk-waits")
+@pytest.mark.parametrize(("count", "words"), [(1, "1 mail is"), (2, "2 mails are")])
+def test_a_refusal_counts_mails_as_people_do(count: int, words: str) -> None:
+    refusal = describe_refusal(NotApproved("waiting", "Pending_Approval/x.md", ""), count)
+
+    assert refusal is not None
+    assert refusal.message == f"{words} changed only after the person said yes"
 
 
 @requirement("mail:bulk-waits")

@@ -58,7 +58,8 @@ def describe_refusal(outcome: Outcome, count: int) -> DeskError | None:
         case Released():
             return None
         case NotApproved(why, request, said) as asked:
-            text = f"{count} mails are changed only after the person said yes"
+            mails = "1 mail is" if count == 1 else f"{count} mails are"
+            text = f"{mails} changed only after the person said yes"
             return refusal_of(asked, text, approval=why, request=request, hint=said)
         case SendingOff(off):
             return refuse_off(off, "logged, not done")
