@@ -103,6 +103,7 @@ REQUIREMENTS = {
     "notes:edits": "An edit of a note changes its place alone, all or nothing, behind the walls of every write.",
     "notes:small": "A line added to a note of 100 kB is a call and an answer of less than 2 kB.",
     "notes:joined": "Links, backlinks and tags are as Obsidian has them, from the index, also before it is complete.",
+    "notes:long-query": "A search of thousands of words is refused at once, and the index stays as it is.",
     "notes:daily": "Daily notes and templates are where and as Obsidian's own settings have them.",
     "notes:peers-faults": "None of the faults found in other servers is here.",
     "vaults:config": "Vaults that nobody could tell apart, or one that holds another, are refused by name.",

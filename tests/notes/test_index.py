@@ -407,6 +407,21 @@ def test_the_snippet_is_the_name_or_value_when_only_that_matches(
     assert hit.snippet == snippet
 
 
+@requirement("notes:long-query")
+@pytest.mark.parametrize("query", [" ".join(map(str, range(201))), "x" * 10_001])
+def test_a_query_without_an_end_is_refused_and_costs_no_index(
+    vault: Path, open_index: Open, query: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    index = open_index()
+    (vault / "a.md").write_text(" ".join(map(str, range(200))))
+    with pytest.raises(InvalidInput, match="too long"):
+        index.search(query, 10, None)
+
+    most = " ".join(map(str, range(200)))
+    assert [note.path for note in index.search(most, 10, None).notes] == ["a.md"]
+    assert "made anew" not in caplog.text
+
+
 def test_an_empty_question_or_a_foreign_cursor_is_refused(
     vault: Path, open_index: Open
 ) -> None:

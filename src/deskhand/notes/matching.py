@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from deskhand.errors import FieldProblem, InvalidInput
 
 AROUND = 60
+# Enough for a sentence; of thousands the index makes an expression that it refuses, after a minute.
+MOST_WORDS = 200
+LONGEST_QUERY = 10_000
 LONG_VALUE = 200
 # More grams than this no longer thin out the candidates, they only cost time.
 GRAMS = 4
@@ -51,7 +54,14 @@ def query(text: str) -> Query:
     except UnicodeEncodeError as exc:
         problem = FieldProblem("query", "is not valid Unicode")
         raise InvalidInput("The query is not text.", fields=[problem]) from exc
-    return Query(whole, tuple(whole.split()))
+    words = tuple(whole.split())
+    if len(words) > MOST_WORDS or len(whole) > LONGEST_QUERY:
+        limits = f"{MOST_WORDS} words and {LONGEST_QUERY:,} characters"
+        problem = FieldProblem("query", f"has more than {limits}")
+        raise InvalidInput(
+            "The query is too long.", fields=[problem], hint="Search for the rarest words."
+        )
+    return Query(whole, words)
 
 
 def words_of(text: str) -> tuple[set[str], set[str]]:
