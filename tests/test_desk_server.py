@@ -455,6 +455,25 @@ async def test_the_prompts_name_only_tools_that_are_there_and_send_nothing(
         assert missing.value.code == -32602
 
 
+@requirement("server:answers")
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({f"k{number}": number for number in range(100_000)}, 50),
+        ({"ids": [*range(100_000)], "more": 1}, 1),
+    ],
+)
+async def test_of_thousands_of_wrong_values_a_few_are_named(
+    client: Client, arguments: dict[str, Any], named: int
+) -> None:
+    """To name each of them kept the whole desk waiting for seconds."""
+    error = await refused(client, "update_emails", **arguments)
+
+    assert error["error"] == "parse_error"
+    assert len(error["details"]["fields"]) == named
+    assert len(json.dumps(error)) < 10_000
+
+
 def _words(text: str) -> list[str]:
     return "".join(each if each.isalnum() or each == "_" else " " for each in text).split()
 

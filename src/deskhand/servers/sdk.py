@@ -29,7 +29,7 @@ from mcp_types import (
     TextContent,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, printable
@@ -38,6 +38,9 @@ from deskhand.servers.calls import ToolResult
 from deskhand.servers.pipes import take_pipes
 from deskhand.servers.stdio import AnsweringStream, NotingStream, OpenRequests
 from deskhand.servers.wire import Wire
+
+MOST_PROBLEMS = 50
+"""So many problems of a call's arguments are named, each by itself."""
 
 
 class SDKServer(MCPServer[None]):
@@ -188,7 +191,22 @@ class StrictMetadata(FuncMetadata):
                     for name in bad
                 ],
             )
-        return super().validate_arguments(self._without_empty_nulls(arguments_to_validate))
+        given = self._without_empty_nulls(arguments_to_validate)
+        try:
+            return super().validate_arguments(given)
+        except ValidationError as error:
+            if error.error_count() <= MOST_PROBLEMS:
+                raise
+        # To name a hundred thousand of them would keep the desk from everything else for seconds.
+        unknown = [name for name in given if name not in self.arg_model.model_fields]
+        raise InvalidInput(
+            f"more than {MOST_PROBLEMS} of the arguments' values are wrong",
+            fields=[
+                FieldProblem(printable(name), "is no argument of this tool")
+                for name in unknown[:MOST_PROBLEMS]
+            ],
+            hint="See the tool's schema for the allowed form",
+        )
 
     def _without_empty_nulls(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Without null for an argument that may be left out and knows no null: some clients fill everything in."""
