@@ -350,12 +350,14 @@ class Desk:
         """How many messages of agents the person has not read; none where only the page of agents can say why."""
         from deskhand.agents.tmux import PERSON
 
-        def count() -> int:
-            return self.person_post.mailroom.count_unread(PERSON)
-
         with suppress(DeskError, OSError):
-            return await asyncio.to_thread(count)
+            return await self._person_room.count_unread(PERSON)
         return 0
+
+    @cached_property
+    def _person_room(self) -> "Mailroom":
+        """Every page looks here, and where it is does not change."""
+        return self.person_post.mailroom
 
     def _nanoseconds(self) -> int:
         return int(self.now().timestamp() * 1_000_000) * 1000

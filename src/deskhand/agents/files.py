@@ -111,7 +111,12 @@ class FilesRoom(StateSetters):
             return self._oldest_unread(fd, name) is not None
         return False
 
-    def count_unread(self, name: str) -> int:
+    async def count_unread(self, name: str) -> int:
+        import asyncio
+
+        return await asyncio.to_thread(self._count_unread, name)
+
+    def _count_unread(self, name: str) -> int:
         with suppress(FileNotFoundError), self._lock(paths.mailbox(self._root, name)) as fd:
             if self._oldest_unread(fd, name) is None:
                 return 0

@@ -55,11 +55,11 @@ class SqlRoom(StateSetters):
         )
         return bool(self._rows(sql, self._room, name))
 
-    def count_unread(self, name: str) -> int:
+    async def count_unread(self, name: str) -> int:
         sql = (
             "SELECT count(*) FROM agent_message WHERE room = ? AND box = ? AND is_read = 0"
         )
-        ((many,),) = self._rows(sql, self._room, name)
+        ((many,),) = await self._store.glance(lambda tx: tx.all(sql, self._room, name))
         return int(many)
 
     def messages(self, name: str) -> list[AgentMessage]:
