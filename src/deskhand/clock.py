@@ -1,6 +1,6 @@
 """How time comes in, and how it is written: UTC, as ISO text in records and as milliseconds in rows."""
 
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
@@ -55,16 +55,29 @@ def natural(at: datetime, now: datetime, zone: str) -> str:
 
 def natural_on(today: date, here: datetime) -> str:
     """The same of a local time, where the day of now is known."""
-    match (here.date() - today).days:
+    return f"{_name_day(today, here.date())}, {here:%H:%M}"
+
+
+def natural_end(at: datetime, now: datetime, zone: str) -> str:
+    """When something ends, as people say it: at midnight it is `the end of Fri 18 Dec`."""
+    here = local(at, zone)
+    if here.time() != time():
+        return natural(at, now, zone)
+    last = here.date() - timedelta(days=1)
+    return f"the end of {_name_day(local(now, zone).date(), last)}"
+
+
+def _name_day(today: date, day: date) -> str:
+    match (day - today).days:
         case 0:
-            return f"today, {here:%H:%M}"
+            return "today"
         case 1:
-            return f"tomorrow, {here:%H:%M}"
+            return "tomorrow"
         case -1:
-            return f"yesterday, {here:%H:%M}"
-    if here.year == today.year:
-        return here.strftime(f"%a {here.day} %b, %H:%M")
-    return _dated(here)
+            return "yesterday"
+    if day.year == today.year:
+        return day.strftime(f"%a {day.day} %b")
+    return day.strftime(f"%a {day.day} %b %Y")
 
 
 def dated(at: datetime, zone: str) -> str:

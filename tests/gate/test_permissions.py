@@ -5,14 +5,14 @@ import json
 from collections import Counter
 from contextlib import AbstractAsyncContextManager, closing
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deskhand.clock import iso, natural
+from deskhand.clock import iso
 from deskhand.errors import Denied, InvalidInput, NotFound
 from deskhand.foreign.arguments import canonical
 from deskhand.gate import permissions
@@ -439,10 +439,11 @@ async def test_the_page_makes_lists_and_ends_them(home: Home) -> None:
             (held,) = await place.waiting()
             assert "your permission" in (await person.reads(f"/approvals/{held.id}")).text
             text = (await person.reads("/permissions")).text
-            until = natural(
-                standing.permission.ends, place.clock(), place.desk.settings.timezone
-            )
-            assert f"at most 2 a day, until {until}" in text
+            until = f"{place.clock() + timedelta(days=9):%a %d %b}"
+            assert f"at most 2 a day, until the end of {until}<" in text
+            assert standing.permission.ends.time() == time()
+            said = home.command("permit", "list", DESKHAND_PROOF="page").stdout
+            assert f"a day, until the end of {until}" in said
             assert held.id in text
             await person.sends("/permissions/off", at="/permissions")
             assert "turned off" in (await person.reads("/permissions")).text

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from deskhand import unseen
-from deskhand.clock import natural, utc_now
+from deskhand.clock import natural, natural_end, utc_now
 from deskhand.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -126,6 +126,11 @@ def one_line(text: str) -> str:
 def say_time(at: datetime) -> str:
     """The time as people say it, in the person's own time zone."""
     return natural(at, utc_now(), _find_zone())
+
+
+def say_end(at: datetime) -> str:
+    """When something ends, in the person's own time zone."""
+    return natural_end(at, utc_now(), _find_zone())
 
 
 @cache

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import at_desk, command, group, say_time, tell
+from deskhand.cli.command import at_desk, command, group, say_end, say_time, tell
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
@@ -96,7 +96,7 @@ def _line(standing: "Standing") -> str:
     made = standing.permission
     state = "counts" if standing.counts else "does not count"
     times = "once" if len(standing.uses) == 1 else f"{len(standing.uses)} times"
-    return f"{made.id}  {state}  {describe(made, say_time(made.ends))}; used {times}"
+    return f"{made.id}  {state}  {describe(made, say_end(made.ends))}; used {times}"
 
 
 def _fields(standing: "Standing") -> dict[str, Any]:

@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from deskhand.app import Desk
+from deskhand.clock import local, natural_end
 from deskhand.errors import Denied, DeskError, FieldProblem, InvalidInput
 from deskhand.gate.cards import Card
 from deskhand.gate.permissions import LOOKED_BACK, MOST_A_DAY, Terms, may_permit
@@ -20,7 +21,7 @@ from deskhand.web.entry import effect, page
 from deskhand.web.proving import claim_in
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, text_in
-from deskhand.web.times import moment, shown_time
+from deskhand.web.times import shown_time
 
 PERSON = "person"
 USUAL = timedelta(days=30)
@@ -56,7 +57,7 @@ async def offer(desk: Desk, card: Card) -> dict[str, Any] | None:
         "shown": sorted(alike, key=_was_wanted)[:SHOWN],
         "days": LOOKED_BACK.days,
         "most": MOST_A_DAY,
-        "ends": (desk.now() + USUAL).date().isoformat(),
+        "ends": f"{local(desk.now() + USUAL, desk.settings.timezone):%Y-%m-%d}",
     }
 
 
@@ -67,7 +68,7 @@ def _was_wanted(card: Card) -> bool:
 async def _show(request: Request, problem: DeskError | None = None) -> Response:
     desk = desk_of(request)
     found = await desk.permitting.list_all()
-    say = partial(moment, now=desk.now(), zone=desk.settings.timezone)
+    say = partial(natural_end, now=desk.now(), zone=desk.settings.timezone)
     return await render(
         request,
         "permissions.html",
@@ -76,7 +77,7 @@ async def _show(request: Request, problem: DeskError | None = None) -> Response:
         standing=[
             (
                 each,
-                describe(each.permission, say(each.permission.ends).natural),
+                describe(each.permission, say(each.permission.ends)),
                 _show_uses(desk, each),
             )
             for each in found
