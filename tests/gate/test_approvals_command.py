@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from deskhand.gate import ledger
+from deskhand.gate.actions import SendEmail
 from deskhand.gate.asking import open_request
 from deskhand.gate.toolcall import ToolCall
 from tests.gate.site import HELLO, Site, said
@@ -280,6 +281,34 @@ async def test_a_person_responds_and_puts_off_at_the_command_line(site: Site) ->
             client, "send_email", **HELLO
         )
     assert site.sent == []
+
+
+@requirement("cli:approvals")
+@requirement("gate:recorded")
+async def test_status_and_the_record_name_everybody_whom_a_mail_goes_to(site: Site) -> None:
+    few = {"to": "ann@example.org", "cc": "bob@example.org", "bcc": "eve@example.org"}
+    many = {
+        "to": ["ann@example.org", "bob@example.org"],
+        "cc": ["c@example.net", "d@example.net"],
+    }
+    desk = site.desk()
+    for lines in (few, many):
+        letter = SendEmail.model_validate(HELLO | lines)
+        await desk.gate.propose(letter, "email_mcp")
+    await desk.close_mailbox()
+    desk.close()
+    status = site.home.command("status").stdout
+    (first, second) = site.home.command("approvals", "--json").stdout.splitlines()
+    for row in (first, second):
+        assert site.home.command("reject", json.loads(row)["id"]).returncode == 0
+
+    assert "to ann@example.org, bob@example.org, eve@example.org: Meeting" in status
+    assert "to ann@example.org and 3 more: Meeting" in status
+    recorded = site.home.command("log", "--json").stdout.splitlines()
+    assert sorted(json.loads(line)["target"] for line in recorded) == [
+        *2 * ["a***@example.org, b***@example.org, c***@example.net, d***@example.net"],
+        *2 * ["a***@example.org, b***@example.org, e***@example.org"],
+    ]
 
 
 @requirement("cli:approvals")

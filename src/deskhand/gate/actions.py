@@ -132,7 +132,7 @@ class Mail(Face):
 
     @property
     def target(self) -> str:
-        return self.to
+        return ", ".join(filter(None, (self.to, self.cc, self.bcc)))
 
     @property
     def everybody(self) -> tuple[str, ...]:

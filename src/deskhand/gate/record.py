@@ -56,7 +56,7 @@ def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) 
     parameters: dict[str, Any]
     match proposal:
         case SendEmail():
-            target = proposal.to
+            target = ", ".join(filter(None, (proposal.to, proposal.cc, proposal.bcc)))
             parameters = _name_mail(proposal)
         case ReplyEmail():
             target = f"thread {proposal.thread_id}"

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -33,6 +33,7 @@ log = logging.getLogger("deskhand.status")
 
 STATE_FILE = "orchestrator_state.json"
 SHOWN = 20
+_NAMED = 3
 _OWN = "written_by_deskhand"
 """Names the desk's own keys in the state file."""
 _FORMER = {
@@ -311,14 +312,22 @@ def age(seconds: int) -> str:
 
 def _waiting(request: Request, now: datetime) -> WaitingLine:
     action = request.action
-    whom = f" to {action.to}" if action.to else ""
+    people = _name_people(action.everybody or (action.to,))
+    whom = f" to {people}" if people else ""
     what = f"{action.kind}{whom}: {action.subject}"
     if request.origin == "draft":
-        what = f"draft to {action.to}"
+        what = f"draft to {people}"
     age = max(0, round((now - request.created).total_seconds()))
     return WaitingLine(
         id=request.id, what=what, since=iso(request.created), age_seconds=age
     )
+
+
+def _name_people(addresses: Sequence[str]) -> str:
+    """Whom it goes to, whichever line names them."""
+    if len(addresses) > _NAMED:
+        return f"{addresses[0]} and {len(addresses) - 1} more"
+    return ", ".join(addresses)
 
 
 def _troubles(tx: Transaction) -> list[Trouble]:
