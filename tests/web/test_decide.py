@@ -123,6 +123,23 @@ async def room(tmp_path: Path) -> AsyncIterator[Room]:
     desk.close()
 
 
+@requirement("orchestrator:status")
+async def test_the_numbers_of_the_dashboard_add_up(room: Room) -> None:
+    await work(room.desk)
+    before = await status.facts(room.desk)
+    await room.do("later", SUBJECTS[0], until="tomorrow")
+    found = await status.facts(room.desk)
+    told = status.page(found, room.desk.now())
+
+    left = found.mails["needs_info"] + found.mails.get("delegated", 0)
+    assert left == before.to_decide == len(SUBJECTS)
+    assert (found.to_decide, found.mails_put_off) == (left - 1, 1)
+    assert (
+        f"- {left - 1} mails to decide\n\nNot in this list: mails to decide that were put off: 1."
+        in told
+    )
+
+
 @requirement("decide:list")
 @requirement("decide:answers")
 async def test_what_triage_left_is_listed_with_the_mail_and_each_way_to_decide_it_does_what_it_says(

@@ -102,7 +102,7 @@ def _list(options: argparse.Namespace) -> None:
     for card in cards:
         _print(card, options)
     if not cards and not options.json:
-        print("nothing waits")
+        print("nothing is put off" if options.snoozed else "nothing waits")
 
 
 async def _waiting(desk: "Desk", *, snoozed: bool) -> "list[Card]":

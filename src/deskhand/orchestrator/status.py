@@ -76,6 +76,12 @@ class Status(BaseModel):
     """Mails that nothing decided about, and that wait for the person."""
     unread_messages: int = 0
     """Of agents to the person."""
+    held: int = 0
+    """Requests that are approved and rest until their time."""
+    snoozed: int = 0
+    """Requests that the person put off."""
+    mails_put_off: int = 0
+    """Mails to decide that come back by themselves."""
     idle: dict[str, str]
     """Files in Approved/ that release nothing, and why."""
     not_triaged: dict[str, str]
@@ -93,6 +99,7 @@ async def facts(desk: Desk) -> Status:
     folders = {folder: len(files.names(root, folder)) for folder in WORKFLOW}
     waiting, _ = await desk.waiting.requests(limit=SHOWN, snoozed=False)
     waiting_total = len(await desk.waiting.ids())
+    counts = await desk.waiting.counts()
     idle = {each.path: each.why for each in await list_idle(desk)}
 
     messages = await desk.count_messages()
@@ -113,6 +120,9 @@ async def facts(desk: Desk) -> Status:
             waiting_total=waiting_total,
             to_decide=steps.count_left(tx, now),
             unread_messages=messages,
+            held=counts.held,
+            snoozed=counts.snoozed,
+            mails_put_off=steps.count_put_off(tx, now),
             idle=idle,
             errors=_troubles(tx),
             health=health,
@@ -282,6 +292,7 @@ def page(
         f"## Folders\n\n| folder | notes |\n|---|---|\n{table(status.folders)}",
         f"## Mails\n\n| state | mails |\n|---|---|\n{table(status.mails)}",
         "## Waiting for you\n\n" + ("\n".join(lines) or "Nothing waits."),
+        *_list_resting(status),
         *_list_files("In Approved/, but not sent", status.idle, put, say),
         *_list_files("In Needs_Action/, but not triaged", status.not_triaged, put, say),
         "## Health\n\n" + ("\n".join(health) or "Nothing is known yet."),
@@ -289,6 +300,17 @@ def page(
     ]
     properties = {"type": "dashboard", "updated": iso(now), "waiting": status.waiting_total}
     return frontmatter.render(properties, "\n" + "\n\n".join(parts) + "\n")
+
+
+def _list_resting(status: Status) -> list[str]:
+    """What the counts above have and the list of what waits has not."""
+    counts = {
+        "approved and not gone yet": status.held,
+        "put off": status.snoozed,
+        "mails to decide that were put off": status.mails_put_off,
+    }
+    said = [f"{name}: {count}" for name, count in counts.items() if count]
+    return [f"Not in this list: {'; '.join(said)}."] if said else []
 
 
 def _list_files(

@@ -139,6 +139,13 @@ def count_left(tx: Transaction, now: datetime) -> int:
     return int(count)
 
 
+def count_put_off(tx: Transaction, now: datetime) -> int:
+    """How many mails come back by themselves to be decided."""
+    sql = f"SELECT count(*) FROM steps WHERE kind = 'mail' AND state IN ({marks(LEFT)}) AND later > ?"
+    (count,) = tx.all(sql, *LEFT, clock.to_ms(now))[0]
+    return int(count)
+
+
 def list_handed(tx: Transaction, limit: int) -> list[Step]:
     """The mails that the person left to an assistant."""
     return in_states(tx, ("handed",), limit)
