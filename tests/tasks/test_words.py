@@ -68,6 +68,10 @@ TABLE = f"""
   in a month = 2026-12-16 23:59
   in 2 months = 2027-01-16 23:59
   in 14 months = 2028-01-16 23:59
+  in two weeks = 2026-11-30 23:59
+  in ten days 9:00 = 2026-11-26 09:00
+  in Three Months = 2027-02-16 23:59
+  in two hours = 2026-11-16 13:00
   eom = 2026-11-30 23:59
   eom 12:00 = 2026-11-30 12:00
   30 nov = 2026-11-30 23:59
@@ -241,6 +245,8 @@ TABLE = f"""
   in days = refused
   in 3 years = refused
   in some days = refused
+  in eleven days = refused
+  tommorow = refused
   30 nov 26 = refused
   nov = refused
   november = refused
@@ -318,6 +324,45 @@ def test_words_that_may_mean_two_days_are_refused_with_words_that_mean_one(
     assert hint in str(refused.value.hint)
     if "two days" in hint:
         assert hint in put_off.value.details["fields"][0]["suggestion"]
+
+
+@requirement("tasks:phrases")
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("Buy milk tommorow", "tomorrow"),
+        ("Buy milk tomorow.", "tomorrow"),
+        ("Call Ann firday", "friday"),
+        ("Call Ann Thrusday 17:00", "thursday"),
+        ("Call Ann tommorow morning", "tomorrow"),
+        ("Call Ann thurs", "thursday"),
+        ("Call Ann wensday", "wednesday"),
+        ("Buy milk tomorrow", None),
+        ('"Buy milk tommorow"', None),
+        ("Feed the monkey", None),
+        ("Fry fish", None),
+        ("Call Sandy", None),
+        ("Tommorow", None),
+    ],
+)
+def test_what_is_nearly_a_day_stays_in_the_title_and_is_told(
+    text: str, day: str | None
+) -> None:
+    line = read_line(text, NOW, BERLIN)
+    assert line.near_day == day
+    assert (line.doubt is None) == (day is None)
+    if day:
+        assert text.split()[2].strip(".") in line.title
+
+
+@requirement("tasks:phrases")
+def test_whoever_waits_for_an_answer_is_told_so_and_why_a_day_is_none() -> None:
+    for words, why in (("30 feb", "there is no such day"), ("next friday", "friday")):
+        with pytest.raises(InvalidInput) as refused:
+            due.read_wait(words, NOW, "Europe/Berlin", "when")
+        assert "an answer is awaited" in refused.value.message
+        (field,) = refused.value.details["fields"]
+        assert why in f"{field['message']} {field['suggestion']}"
 
 
 def repeated(title: str, minute: str, rule: str) -> Line:
@@ -470,6 +515,9 @@ def test_the_list_is_kept_at_the_command_line(home: Home) -> None:
     )
     task = json.loads(made.stdout)
     by_day = home.command("tasks", "add", "Order compost 2030-11-08", **own)
+    home.command("tasks", "undo", **own)
+    nearly = home.command("tasks", "add", "Buy milk tommorow", **own)
+    assert "no date was read: did you mean tomorrow?" in nearly.stderr
     home.command("tasks", "undo", **own)
     unread = home.command("tasks", "add", "Call next monday", **own)
     shown = home.command("tasks", "list", **own).stdout

@@ -138,7 +138,7 @@ def _add(options: argparse.Namespace) -> None:
     import uuid
     from zoneinfo import ZoneInfo
 
-    async def add(desk: "Desk") -> tuple[Any, str]:
+    async def add(desk: "Desk") -> tuple[Any, str, str | None]:
         from deskhand.tasks.models import Task
         from deskhand.tasks.oneline import read_line
 
@@ -151,9 +151,12 @@ def _add(options: argparse.Namespace) -> None:
             _user(desk), "POST", "/tasks", body=line.body(), key=key, actor=ACTOR
         )
         line_of = _line(Task.model_validate(made), desk.now(), desk.settings.timezone)
-        return made, f"added: {line_of.strip()}"
+        return made, f"added: {line_of.strip()}", line.doubt
 
-    tell(options, *at_desk(add, env_file=True))
+    made, text, doubt = at_desk(add, env_file=True)
+    tell(options, made, text)
+    if doubt:
+        print(f"{doubt} `deskhand tasks undo` takes it back", file=sys.stderr)
 
 
 def _complete(options: argparse.Namespace) -> None:

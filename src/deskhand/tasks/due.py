@@ -1,6 +1,6 @@
 """When a task is due: ISO 8601 with an offset, or words that mean one thing each.
 
-    today   tomorrow   fri   friday   +3d   in 2 weeks   eom   that day, at its end (23:59)
+    today   tomorrow   fri   friday   +3d   in 2 weeks   in two weeks   eom   that day, at its end (23:59)
     30 nov   nov 30   30.11.                                   the next such day
     2026-11-30   30 nov 2026                                   that very day
     tomorrow 17:00   fri at 5pm   9:30 tomorrow                that day, at that time
@@ -52,6 +52,15 @@ _HOUR = r"(?:[1-9]|1[0-2])(?::[0-5][0-9])? ?(?:am|pm)"
 _TIME = rf"{_CLOCK}|{_HOUR}|noon"
 DAY_NAMES = _short(DAYS)
 MONTH_NAMES = rf"{_short(MONTHS)}|sept"
+_COUNTS = {
+    word: number
+    for number, word in enumerate(
+        ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), 2
+    )
+} | {"a": 1, "an": 1}
+_MANY = rf"[0-9]{{1,3}}|{'|'.join(_COUNTS)}"
+NEARLY = (*DAYS, "today", "tomorrow")
+"""Names of days that people misspell."""
 _NUMBER = r"[0-9]{1,2}(?:st|nd|rd|th)?"
 _YEAR = r"(?:,? ([0-9]{4}))?"
 _DAY = rf"today|tomorrow|eom|\+[0-9]{{1,3}}[dw]|{DAY_NAMES}"
@@ -70,9 +79,7 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DOUBTFUL = re.compile(
     rf"\b(next|this|coming) (?:({DAY_NAMES})|week|weekend|month)\b", re.ASCII
 )
-_FROM_NOW = re.compile(
-    r"\+([0-9]{1,3})(h)|in ([0-9]{1,3}|an?) (hour|minute|min)s?", re.ASCII
-)
+_FROM_NOW = re.compile(rf"\+([0-9]{{1,3}})(h)|in ({_MANY}) (hour|minute|min)s?", re.ASCII)
 
 
 def utc_text(moment: datetime) -> str:
@@ -149,6 +156,7 @@ def resolve(text: str, now: datetime, zone: ZoneInfo) -> str:
         raise InvalidInput(
             f'Couldn\'t read the due date "{printable(text)}": {error}',
             hint=f"Try: {KNOWN}",
+            reason=str(error),
         ) from None
 
 
@@ -178,7 +186,42 @@ def find_doubt(text: str) -> str | None:
     return f'"{found[0]}" names no day: write one, such as mon, +1w or 30 Nov'
 
 
-def read_later(text: str, now: datetime, zone: str, field: str = "until") -> datetime:
+def find_near_day(word: str) -> str | None:
+    """The day whose name this nearly is: a letter or two amiss, or cut short; None for the name itself."""
+    if are_words(word) or not word.isalpha():
+        return None
+    for name in NEARLY:
+        slips = 2 if len(name) > 6 else 1
+        cut = len(word) > 3 and name.startswith(word)
+        if cut or _count_slips(word, name) <= slips:
+            return name
+    return None
+
+
+def _count_slips(one: str, other: str) -> int:
+    """How many letters are missing, too many, wrong or swapped; for words of a few letters."""
+    if abs(len(one) - len(other)) > 2:
+        return 3
+    rows = [list(range(len(other) + 1))]
+    for i, letter in enumerate(one, 1):
+        row = [i]
+        for j, wanted in enumerate(other, 1):
+            wrong = rows[-1][j - 1] + int(letter != wanted)
+            cost = min(rows[-1][j] + 1, row[-1] + 1, wrong)
+            if i > 1 and j > 1 and (letter, wanted) == (other[j - 2], one[i - 2]):
+                cost = min(cost, rows[-2][j - 2] + 1)
+            row.append(cost)
+        rows.append(row)
+    return rows[-1][-1]
+
+
+def read_later(
+    text: str,
+    now: datetime,
+    zone: str,
+    field: str = "until",
+    refusal: str = "that is no time to put it off until",
+) -> datetime:
     """Until when something is put off: `2h`, a day (its morning, unless a time is said), or an ISO time."""
     words = _plain(text)
     here = ZoneInfo(zone)
@@ -187,6 +230,7 @@ def read_later(text: str, now: datetime, zone: str, field: str = "until") -> dat
     if are_words(words) and not _FROM_NOW.fullmatch(words):
         day, clock = _split(words)
         words = f"{day or ''} {clock or f'{MORNING:%H:%M}'}".strip()
+    why = "is no time"
     try:
         if are_words(words):
             return datetime.fromisoformat(resolve(words, now, here))
@@ -194,21 +238,23 @@ def read_later(text: str, now: datetime, zone: str, field: str = "until") -> dat
         if given.tzinfo is None:
             given = given.replace(tzinfo=here)
         return given.astimezone(UTC)
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, InvalidInput) as error:
+        if isinstance(error, InvalidInput):  # there is no such day, say
+            why = f"is no time: {error.details['reason']}"
         problem = FieldProblem(
             field,
-            "is no time",
+            why,
             text[:60],
             find_doubt(text) or "write 30m, 2h, 3d, fri 14:00 or 2026-12-24T09:00",
         )
-        raise InvalidInput(
-            "that is no time to put it off until", fields=[problem]
-        ) from None
+        raise InvalidInput(refusal, fields=[problem]) from None
 
 
 def read_wait(text: str, now: datetime, zone: str, field: str) -> datetime | timedelta:
     """The same, but where it says how long (`3d`, `in 2 weeks`), that: it counts from what is yet to happen."""
-    at = read_later(text, now, zone, field)
+    at = read_later(
+        text, now, zone, field, "that is no time until which an answer is awaited"
+    )
     if _SPAN.match(_plain(text)):
         return at - now
     return at
@@ -280,7 +326,7 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], date], date]], ...
     (re.compile(r"(today|tomorrow|eom)"), _word),
     (re.compile(rf"({DAY_NAMES})"), _weekday),
     (re.compile(r"\+([0-9]{1,3})([dw])", re.ASCII), _span),
-    (re.compile(r"in ([0-9]{1,3}|an?) (day|week|month)s?", re.ASCII), _span),
+    (re.compile(rf"in ({_MANY}) (day|week|month)s?", re.ASCII), _span),
     (re.compile(rf"({_NUMBER}) ({MONTH_NAMES}){_YEAR}", re.ASCII), _day_month),
     (re.compile(rf"({MONTH_NAMES}) ({_NUMBER}){_YEAR}", re.ASCII), _month_day),
     (re.compile(r"([0-9]{1,2})\. ?([0-9]{1,2})\.(?: ?([0-9]{4}))?", re.ASCII), _dotted),
@@ -327,7 +373,7 @@ def _date(year: int, month: int, day: int) -> date:
 
 
 def _count(text: str) -> int:
-    return 1 if text in ("a", "an") else int(text)
+    return _COUNTS.get(text) or int(text)
 
 
 # Times.

@@ -63,6 +63,16 @@ class Line:
     project: str | None = None
     labels: tuple[str, ...] = ()
     recurrence: str | None = None
+    near_day: str | None = None
+    """The day whose name the end of the title nearly is: most likely it was meant, and it is not guessed."""
+
+    @property
+    def doubt(self) -> str | None:
+        """What to tell whoever may have meant a day."""
+        if self.near_day is None:
+            return None
+        read = "no date was read" if self.due_date is None else "its end was not read"
+        return f"{read}: did you mean {self.near_day}?"
 
     def body(self) -> dict[str, Any]:
         """What the backend is asked to make."""
@@ -106,7 +116,15 @@ def read_line(text: str, now: datetime, zone: ZoneInfo) -> Line:
         project=said.project,
         labels=tuple(dict.fromkeys(said.labels)),
         recurrence=said.rule,
+        near_day=_find_near_day(said),
     )
+
+
+def _find_near_day(said: _Said) -> str | None:
+    """The end of a title is looked at alone: there a day would stand, or before `morning`."""
+    words = [word.strip(_CLOSING).casefold() for word in said.words[1:]]
+    found = [due.find_near_day(word) for word in words[-2:]]
+    return next(filter(None, reversed(found)), None)
 
 
 def _take_tags(text: str) -> _Said:

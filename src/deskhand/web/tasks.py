@@ -36,6 +36,10 @@ STATES: dict[str, dict[str, str]] = {
 }
 FILTERS = ("q", "label", "project", "priority")
 DONE = {
+    **{
+        f"added-{day}": f"The task was added, and its end was not read as a day. Did you mean {day}?"
+        for day in due.NEARLY
+    },
     "added": "The task was added.",
     "changed": "The task was changed.",
     "complete": "The task is done.",
@@ -155,6 +159,8 @@ async def _add(request: Request, form: FormData) -> Response:
         await _call(desk, "POST", "/tasks", body=body, key=str(uuid.uuid4()))
     except InvalidInput as failure:
         return await _show_list(request, failure, typed)
+    if line.near_day and "due" not in given:
+        return _show_again(typed, f"added-{line.near_day}")
     return _show_again(typed, "added")
 
 
