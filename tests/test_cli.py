@@ -91,7 +91,6 @@ def test_what_the_machine_refuses_is_said_without_a_traceback(home: Home) -> Non
 @pytest.mark.parametrize(
     ("typed", "hint"),
     [
-        ([], "`deskhand --help` shows what there is"),
         (["tasks"], "`deskhand tasks --help` shows what there is"),
         (["show"], "`deskhand show --help` shows what there is"),
         (["aprove", "1"], "did you mean approve? `deskhand --help` shows what there is"),
@@ -108,6 +107,39 @@ def test_a_slip_at_the_command_line_is_told_where_to_look(
     assert hint in done.stderr
 
 
+def test_the_command_alone_shows_its_help_and_an_unknown_flag_that_of_its_command(
+    home: Home,
+) -> None:
+    alone = home.command()
+    assert alone.returncode == 2
+    assert "exit codes:" in alone.stderr
+    slip = home.command("up", "--dmo")
+    assert slip.returncode == 2
+    assert "usage: deskhand up" in slip.stderr
+    assert "--dmo" in slip.stderr
+    deeper = home.command("tasks", "list", "--nothing")
+    assert "`deskhand tasks list --help`" in deeper.stderr
+
+
+@requirement("cli:machine")
+def test_what_is_not_there_is_said_in_words_for_a_person(home: Home) -> None:
+    (home.vault / "Plan.md").write_text("# Plan\n\n## Spring\n\n## Summer\n")
+    heading = home.command("notes", "append", "Plan.md", "x", "--heading", "Autumn")
+    assert heading.returncode == 4
+    assert 'its headings are "Plan", "Spring", "Summer"' in heading.stderr
+    note = home.command("notes", "append", "None.md", "x")
+    assert "--create makes it; `deskhand notes list`" in note.stderr
+    own = {"DESKHAND_USER": "ann"}
+    done = home.command("tasks", "done", "99", **own)
+    undone = home.command("tasks", "undo", **own)
+    for each in (heading, note, done, undone):
+        assert each.returncode == 4, each.stderr
+        assert "list_" not in each.stderr
+        assert "get_outline" not in each.stderr
+    assert "error: there is no task 99\n" in done.stderr
+
+
+@requirement("cli:machine")
 def test_a_folder_that_is_not_there_ends_with_code_4(home: Home) -> None:
     done = home.command("notes", "list", "Nowhere")
 

@@ -94,6 +94,8 @@ class DeskError(Exception):
         self.waiting_note: str | None = None
         """Where a request of the person's waits: what the whole-desk server says instead."""
         """The sentence in which a server's contract refuses this, where it has one of its own."""
+        self.to_person: tuple[str, str] | None = None
+        """Message and hint for the page and the terminal, where the others name an assistant's tools."""
         self.details: dict[str, Any] = details
         if fields:
             self.details["fields"] = [asdict(problem) for problem in fields]
@@ -330,6 +332,13 @@ def describe(error: DeskError) -> str:
     if "reference" in error.details:
         lines.append(f"  reference: {error.details['reference']}")
     return "\n".join(lines)
+
+
+def speak_to_person(error: DeskError) -> DeskError:
+    """The error in the words for a person: a door of theirs does this before it shows one."""
+    if error.to_person:
+        error.message, error.hint = error.to_person
+    return error
 
 
 def advice_on(refusal: OSError, otherwise: str) -> str:

@@ -798,9 +798,7 @@ def test_a_note_is_appended_to_from_the_command_line(home: Home) -> None:
     for missing in (("c.md", "x"), ("a.md", "x", "--heading", "Nowhere")):
         refused = home.command("notes", "append", *missing)
         assert refused.returncode == 4
-        assert refused.stderr.endswith(
-            "\n  --create makes it; `deskhand notes list` shows the notes there are\n"
-        )
+        assert "\n  --create makes it; " in refused.stderr
     assert home.command("notes", "search", "nowhere").stderr == "no note matches\n"
     recorded = [
         json.loads(line) for line in home.command("log", "--json").stdout.splitlines()

@@ -33,8 +33,17 @@ from deskhand.cli import (
     tokens,
 )
 from deskhand.cli.command import Parser, plain
-from deskhand.errors import DeskError, Internal, Unavailable, advice_on, describe, mcp_error
+from deskhand.errors import (
+    DeskError,
+    Internal,
+    Unavailable,
+    advice_on,
+    describe,
+    mcp_error,
+    speak_to_person,
+)
 
+WRONG_USAGE = 2
 EXIT_CODES = """\
 exit codes:
   0  done
@@ -49,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Whoever serves configures the log; a command says what it has to say itself.
     logging.getLogger("deskhand").addHandler(logging.NullHandler())
     arguments = sys.argv[1:] if argv is None else argv
+    if not arguments:
+        parser().exit(WRONG_USAGE, parser().format_help())
     options = parser().parse_args(argv)
     try:
         guard.direct(arguments)
@@ -89,7 +100,7 @@ def _mask(error: Exception) -> Internal:
 
 
 def _report(error: DeskError, options: argparse.Namespace) -> int:
-    text = plain(describe(error))
+    text = plain(describe(speak_to_person(error)))
     if getattr(options, "json", False):
         text = json.dumps(mcp_error(error))
     print(text, file=sys.stderr)

@@ -30,6 +30,15 @@ _NO_CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)", re.DOTAL
 class Parser(argparse.ArgumentParser):
     """Tells whoever slipped where to look; the parsers of its commands are of this class too."""
 
+    def parse_known_args(  # type: ignore[override]
+        self, args: Any = None, namespace: Any = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """What a command does not know, that command refuses; the desk's own usage would help nobody."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
     def error(self, message: str) -> NoReturn:
         super().error(
             f"{message}\n  {_guess(message)}`{self.prog} --help` shows what there is"

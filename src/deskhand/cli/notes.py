@@ -126,11 +126,9 @@ def _append_to(desk: "Desk", options: argparse.Namespace, text: str) -> "EditedN
             options.path, text, options.heading, create=options.create
         )
     except NotFound as error:
-        # Its hint names an assistant's tool.
-        if error.hint and not options.create:
-            error.hint = (
-                "--create makes it; `deskhand notes list` shows the notes there are"
-            )
+        if error.to_person and not options.create:
+            message, hint = error.to_person
+            error.to_person = (message, f"--create makes it; {hint}")
         raise
 
 

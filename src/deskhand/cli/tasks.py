@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli.command import at_desk, command, flag, group, one_line, opened_desk, tell
-from deskhand.errors import BadConfig, InvalidInput, NotFound
+from deskhand.errors import BadConfig, InvalidInput
 from deskhand.files import write_atomically
 
 if TYPE_CHECKING:
@@ -166,12 +166,7 @@ def _complete(options: argparse.Namespace) -> None:
         title = one_line(str(done["title"]))
         return done, f"done: {title}; {again}`deskhand tasks undo` takes it back"
 
-    try:
-        tell(options, *at_desk(complete, env_file=True))
-    except NotFound as error:
-        # The service speaks to assistants, which have a tool for it.
-        error.hint = "`deskhand tasks list` shows the tasks there are"
-        raise
+    tell(options, *at_desk(complete, env_file=True))
 
 
 async def _tell_following(desk: "Desk", number: int | None) -> str:

@@ -222,6 +222,10 @@ def find_part(text: str, place: str) -> str:
     return text[outline.headings[number].start : outline.section_end(number)]
 
 
+_NAMED = 12
+"""So many headings are named where none is the one that was meant."""
+
+
 def find_heading(outline: Outline, wanted: str) -> int:
     """The number of the heading with this text, or of the one that a path such as `A > B` tells apart."""
     *above, name = wanted.split(BELOW)
@@ -231,16 +235,27 @@ def find_heading(outline: Outline, wanted: str) -> int:
         or []
     )
     if not found:
-        raise NotFound(
+        missing = NotFound(
             f"There is no heading {printable(wanted)!r}.",
             hint="get_outline lists the headings.",
             heading=printable(wanted),
         )
+        missing.to_person = (missing.message, _describe_headings(outline))
+        raise missing
     if len(found) > 1:
         raise _ambiguous(
             outline, "heading", wanted, [outline.headings[number].start for number in found]
         )
     return found[0]
+
+
+def _describe_headings(outline: Outline) -> str:
+    """Those there are, for somebody who cannot ask for them."""
+    names = [f'"{printable(each.text, 80)}"' for each in outline.headings[:_NAMED]]
+    if not names:
+        return "the note has no heading"
+    more = ", …" if len(outline.headings) > _NAMED else ""
+    return f"its headings are {', '.join(names)}{more}"
 
 
 def _headings_named(outline: Outline, name: str, above: list[str]) -> list[int]:

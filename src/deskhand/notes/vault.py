@@ -685,9 +685,14 @@ def _day(text: str | None, now: datetime) -> datetime:
 
 
 def _missing(path: str) -> NotFound:
-    return NotFound(
+    missing = NotFound(
         f"there is no note {path}", path=path, hint="list_notes shows what is there"
     )
+    missing.to_person = (
+        missing.message,
+        "`deskhand notes list`, or Notes on the page, shows what is there",
+    )
+    return missing
 
 
 def _demand_match(path: str, data: bytes, if_match: str | None) -> None:

@@ -32,8 +32,9 @@ class FirstLook:
     def question(self) -> str:
         more = "or more " if self.found >= FIRST_MOST else ""
         mails = "mail" if self.found == 1 else "mails"
+        them = "it" if self.found == 1 else "them"
         days = "day" if self.days == 1 else f"{self.days} days"
-        return f"{self.found} {more}unread {mails} of the last {days} in {self.address}: bring them in?"
+        return f"{self.found} {more}unread {mails} of the last {days} in {self.address}: bring {them} in?"
 
     @property
     def address(self) -> str:

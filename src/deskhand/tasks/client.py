@@ -242,9 +242,14 @@ def _refusal(answer: httpx2.Response) -> DeskError:  # noqa: PLR0911 - one case 
                 hint="Ask for one of the user's own tasks",
             )
         case 404:
-            return NotFound(
+            missing = NotFound(
                 f"Requested resource not found: {message}", hint=_where(answer.request)
             )
+            missing.to_person = (
+                message,
+                "`deskhand tasks list`, or Tasks on the page, shows the tasks there are",
+            )
+            return missing
         case 412:
             return Changed(message, hint="Read the task again, then decide")
         case 400 | 409 | 422:

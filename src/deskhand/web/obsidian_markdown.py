@@ -52,11 +52,17 @@ _CALLOUT = re.compile(
 _CHECKBOX = re.compile(r"\[(?P<mark>[^\[\]\n])\][ \t]+(?=\S)")
 
 
+_HIDING = "%%"
+"""Stands before and behind a comment of the writer's."""
 _BLOCK_ID = re.compile(r"(?:^|[ \t\n])\^[A-Za-z0-9-]{1,100}[ \t]*\Z")
 
 
 def add_to(parser: MarkdownIt) -> None:
     parser.block.ruler.before("reference", "footnote", _footnote, {"alt": ["paragraph"]})
+    parser.block.ruler.before(
+        "fence", "comment", _comment_block, {"alt": ["paragraph", "list", "blockquote"]}
+    )
+    parser.inline.ruler.before("link", "comment", _comment)
     parser.core.ruler.after("block", "callouts", _shape_blocks)
     parser.core.ruler.after("callouts", "ids", _hide_ids)
     for name, rule in (
@@ -79,6 +85,35 @@ def footnotes(parser: MarkdownIt, env: dict[str, Any]) -> Iterator[list[Token]]:
     # A list that grows while it is gone through.
     for what in env.get("referred", ()):
         yield parser.parseInline(texts.get(what, what), env)
+
+
+def _comment_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:
+    """Lines from one that begins with `%%` to the one that ends so; a blank line may stand between them."""
+    start = state.bMarks[first] + state.tShift[first]
+    if not state.src.startswith(_HIDING, start) or state.is_code_block(first):
+        return False
+    end = state.src.find(_HIDING, start + 2)
+    if end < 0 or end >= state.eMarks[last - 1]:
+        return False
+    line = first
+    while state.eMarks[line] < end:
+        line += 1
+    if state.src[end + 2 : state.eMarks[line]].strip():
+        return False  # there is more in its last line
+    if not silent:
+        state.line = line + 1
+    return True
+
+
+def _comment(state: StateInline, silent: bool) -> bool:
+    del silent
+    if not state.src.startswith(_HIDING, state.pos):
+        return False
+    end = state.src.find(_HIDING, state.pos + 2, state.posMax)
+    if end < 0:
+        return False
+    state.pos = end + 2
+    return True
 
 
 def _wikilink(state: StateInline, silent: bool) -> bool:

@@ -39,6 +39,13 @@ PLACES = (
     ("/timeline", "Timeline"),
     ("/checkup", "Health"),
 )
+MORE = (
+    ("/permissions", "Permissions"),
+    ("/follow-ups", "Follow-ups"),
+    ("/passkeys", "Passkeys"),
+    ("/phone", "Phone"),
+)
+"""Pages that Health leads to, and the palette."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
     " manifest-src 'self'; form-action 'self'; frame-src 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -158,6 +165,7 @@ async def _find_known(request: Request) -> dict[str, Any]:
         "form_token": session and session.form_token,
         "here": request.url.path,
         "places": PLACES,
+        "more_places": MORE,
         "demo": request.app.state.demo,
         "down": desk.parts.down,
         "asks_password": asks,

@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deskhand.app import Desk
-from deskhand.errors import DeskError, Internal
+from deskhand.errors import DeskError, Internal, speak_to_person
 from deskhand.oauth.documents import Documents
 from deskhand.web import (
     agents,
@@ -37,7 +37,7 @@ from deskhand.web import (
 from deskhand.web.address import HSTS, OwnAddress
 from deskhand.web.entry import entry_routes
 from deskhand.web.events import Events
-from deskhand.web.render import HEADERS, HERE, render
+from deskhand.web.render import HEADERS, HERE, PLACES, render
 from deskhand.web.request import desk_of
 from deskhand.web.verification import Verification
 
@@ -139,8 +139,17 @@ async def _show_refusal(request: Request, failure: Exception) -> Response:
         "failure.html",
         title="Not done",
         status=failure.http_status,
-        failure=failure,
+        failure=speak_to_person(failure),
+        back=_find_way_back(request),
     )
+
+
+def _find_way_back(request: Request) -> tuple[str, str]:
+    """The page of the navigation to which this address belongs."""
+    for path, name in reversed(PLACES):
+        if f"{request.url.path}/".startswith(f"{path.rstrip('/')}/") and path != "/":
+            return path, name
+    return "/", "the approvals"
 
 
 async def _show_wrong_address(request: Request, failure: Exception) -> Response:
@@ -154,6 +163,7 @@ async def _show_wrong_address(request: Request, failure: Exception) -> Response:
         title="Not here",
         status=failure.status_code,
         failure=DeskError(why),
+        back=_find_way_back(request),
     )
 
 
@@ -165,5 +175,10 @@ async def _show_crash(request: Request, failure: Exception) -> Response:
     hint = f"search the desk's log for the reference {reference}"
     masked = Internal("an unexpected error", reference=reference, reason="crash", hint=hint)
     return await render(
-        request, "failure.html", title="Not done", status=500, failure=masked
+        request,
+        "failure.html",
+        title="Not done",
+        status=500,
+        failure=masked,
+        back=_find_way_back(request),
     )

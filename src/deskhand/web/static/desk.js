@@ -169,7 +169,7 @@
   function found() {
     const typed = text.value.trim();
     const words = typed.toLowerCase().split(/\s+/);
-    const pages = all(".top nav a").map((link) => [`Go to ${link.firstChild.textContent.trim()}`, () => link.click()]);
+    const pages = all(".top nav a, #palette-more a").map((link) => [`Go to ${link.firstChild.textContent.trim()}`, () => link.click()]);
     const doing = all("[data-key]").map((each) => {
       const name = one("summary", each) ?? each;
       return [name.firstChild.textContent.trim(), () => (each.tagName === "DETAILS" ? (each.open = true) : each.click())];
