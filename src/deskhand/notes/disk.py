@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b, sha256
 from threading import Lock
@@ -52,9 +53,8 @@ def _begin(work: Callable[..., T], *given: object) -> Future[T]:
     turn = Lock()
 
     def run() -> None:
-        if turn.acquire(
-            blocking=False
-        ):  # a thread that could not be started may be, later on
+        # A thread that could not be started now may find this work later on.
+        if turn.acquire(blocking=False):
             try:
                 future.set_result(work(*given))
             except BaseException as error:  # noqa: BLE001 - it belongs to whoever asks for the result
@@ -123,18 +123,27 @@ def _read_all(file: int, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def create(
-    folder: int, name: str, data: bytes, meanwhile: Callable[[], object] | None = None
-) -> None:
-    """Make the file, which must not be there yet. `meanwhile` ends before it gets its name; if that fails, it gets
-    none."""
+@dataclass(frozen=True, slots=True)
+class Meanwhile:
+    """What is done while somebody waits for the disk."""
+
+    before: Callable[[], object] | None = None
+    """It ends before the file gets its place; if it fails, the file gets none."""
+    after: Callable[[], object] | None = None
+
+
+_IDLE = Meanwhile()
+
+
+def create(folder: int, name: str, data: bytes, meanwhile: Meanwhile = _IDLE) -> None:
+    """Make the file, which must not be there yet."""
     temporary = _write_beside(folder, name, data, None, meanwhile)
     try:
         _rename(folder, temporary, folder, name, _NO_REPLACE)
     except FileExistsError:
         os.unlink(temporary, dir_fd=folder)
         raise Exists(f"{name} exists already") from None
-    sync(folder)
+    _sync_while(meanwhile.after, folder)
 
 
 def replace(
@@ -142,17 +151,16 @@ def replace(
     name: str,
     data: bytes,
     expected: bytes | None,
-    meanwhile: Callable[[], object] | None = None,
+    meanwhile: Meanwhile = _IDLE,
 ) -> None:
-    """Put `data` in the file's place; with `expected`, only if that is still what is there. `meanwhile` ends before;
-    if that fails, nothing is put there."""
+    """Put `data` in the file's place; with `expected`, only if that is still what is there."""
     mode = stat.S_IMODE(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
     temporary = _write_beside(folder, name, data, mode, meanwhile)
     if expected is None:
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     else:
         _swap_if(folder, temporary, name, data, expected)
-    sync(folder)
+    _sync_while(meanwhile.after, folder)
 
 
 def move(source: int, name: str, destination: int, new_name: str) -> None:
@@ -214,7 +222,7 @@ def _write_beside(
     name: str,
     data: bytes,
     mode: int | None,
-    meanwhile: Callable[[], object] | None,
+    meanwhile: Meanwhile,
 ) -> str:
     """A synced temporary file. Its name follows from `name`: what a killed process left is simply replaced."""
     temporary = _temporary(name)
@@ -232,7 +240,7 @@ def _write_beside(
                 os.fchmod(file, private_mode(folder, mode))
             opened.write(data)
             opened.flush()
-            _sync_while(meanwhile, file)
+            _sync_while(meanwhile.before, file)
     except BaseException:
         os.unlink(temporary, dir_fd=folder)
         raise
@@ -243,11 +251,12 @@ def _sync_while(work: Callable[[], object] | None, file: int) -> None:
     if work is None:
         sync(file)
         return
-    synced = _begin(sync, file)
+    # The other thread has the work and this one the disk: the work would not let the other one begin.
+    done = _begin(work)
     try:
-        work()
+        sync(file)
     finally:
-        synced.result()
+        done.result()
 
 
 def _swap_if(folder: int, temporary: str, name: str, data: bytes, expected: bytes) -> None:

@@ -132,6 +132,9 @@ class Outline:
         return found
 
 
+_kept = [Outline("", "", 0)]
+
+
 class Lines:
     """Numbers of lines for places that are asked for in order."""
 
@@ -147,7 +150,18 @@ class Lines:
 
 
 def read_outline(text: str) -> Outline:
-    return Outline(text, flatten(text), frontmatter.body_start(text))
+    """The outline of a note; that of the last one is kept, as who changes a note often changes it again."""
+    last = _kept[-1]
+    if last.text == text:
+        return last
+    found = Outline(text, flatten(text), frontmatter.body_start(text))
+    _kept[-1] = found
+    return found
+
+
+def prepare_outline(text: str) -> None:
+    """Find the headings now, for whoever changes this note next."""
+    _ = read_outline(text).headings
 
 
 def leaves_open(text: str) -> bool:

@@ -32,7 +32,7 @@ from deskhand.notes.editing import Edit, EditedText
 from deskhand.notes.index import Index, Missing, NoteList, NoteMatch, is_absent
 from deskhand.notes.links import Move, ending, is_attachment, name_key, relink, same, stem
 from deskhand.notes.meaning import Likeness, Meaning
-from deskhand.notes.outline import Lines, read_outline
+from deskhand.notes.outline import Lines, prepare_outline, read_outline
 from deskhand.notes.templates import DATE, Filler, format_date
 
 SearchBy = Literal["words", "meaning", "both"]
@@ -235,13 +235,14 @@ class Vault:
                     raise Changed(
                         f"{path} is gone", hint="write it without if_match to make it anew"
                     ) from None
-                disk.create(folder, actual, fresh, partial(self._sign, fresh.decode()))
+                sign = disk.Meanwhile(partial(self._sign, fresh.decode()))
+                disk.create(folder, actual, fresh, sign)
                 new = fresh
             else:
                 _demand_match(path, old, if_match)
                 new = _rewrite(old, canonical, properties, body, merge=merge)
                 if new != old:
-                    sign = partial(self._sign, _decode(new, canonical))
+                    sign = disk.Meanwhile(partial(self._sign, _decode(new, canonical)))
                     disk.replace(folder, actual, new, old if if_match else None, sign)
         self._index.touch(canonical)
         return _content(canonical, new)
@@ -306,10 +307,11 @@ class Vault:
         name = path.rpartition("/")[2]
         tag = disk.begin_etag(new)
 
-        def meanwhile() -> None:
+        def sign() -> None:
             self._sign(made.text)
             _ = made.lines
 
+        meanwhile = disk.Meanwhile(sign, partial(prepare_outline, made.text))
         if old is None:
             disk.create(folder, name, new, meanwhile)
         else:
