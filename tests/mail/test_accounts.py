@@ -932,6 +932,38 @@ async def test_an_account_that_is_down_keeps_no_other_from_asking_what_is_brough
     assert len(json.loads(whole.stdout)) == 3
 
 
+@requirement("accounts:sender")
+@pytest.mark.parametrize("alone", [False, True], ids=["several", "alone"])
+async def test_what_was_approved_leaves_from_nobody_who_signed_in_instead(
+    accounts: Accounts, *, alone: bool
+) -> None:
+    credentials = accounts.home.path / "g.json"
+    if alone:
+        place = f'gmail_credentials = "{credentials}"\ngmail_api_endpoint = "{accounts.google.origin}"\n'
+        (accounts.home.path / "config.toml").write_text(f'[mail]\nkind = "gmail"\n{place}')
+    letter_from = HELLO if alone else HELLO | {"account": "google"}
+    async with (
+        accounts.desk() as desk,
+        Client(desk_server(desk), mode="2026-07-28") as client,
+    ):
+        await refused(client, "send_email", **letter_from)
+        ((waits,), _) = await desk.waiting.requests()
+        accounts.google.account.address = "other@gmail.example"
+        accounts.google.refresh_token = "refresh-2"
+        accounts.google.credentials(credentials, refresh_token="refresh-2")
+        accounts.google.expire()
+        accounts.approve_all()
+        await desk.gate.release(waits.id, "desk")
+        kept = await desk.gate.find(waits.id)
+        mails = await found(client)
+
+    assert waits.action.account == "me@gmail.example"
+    assert accounts.google.delivered == []
+    assert kept.state == "approved"
+    assert "no mail account me@gmail.example" in (kept.note or "")
+    assert "From Google" in mails
+
+
 @requirement("accounts:config")
 async def test_an_account_that_is_signed_in_as_another_is_down_and_nothing_is_doubled(
     accounts: Accounts, desk: Desk

@@ -36,6 +36,8 @@ class MailHand:
         return await self._mailbox.prepare(self._mail)
 
     async def send(self, token: str, keep: Keep) -> Sent:
+        # The account may be signed in as somebody else since it was prepared.
+        await open_owned(self._mailbox, self._mail.account)
         return await self._mailbox.send(token, self._mail, keep)
 
     async def check(self, token: str) -> Sent | NotSent | Unclear:

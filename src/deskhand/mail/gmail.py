@@ -84,19 +84,24 @@ class GmailMailbox:
         self._http = httpx2.AsyncClient(
             timeout=httpx2.Timeout(30, connect=10), follow_redirects=False
         )
-        auth = GoogleAuth(settings, self._http, now)
-        self._api = GmailApi(settings.gmail_api_endpoint, self._http, auth, sleep, chance)
+        self._auth = GoogleAuth(settings, self._http, now)
+        self._api = GmailApi(
+            settings.gmail_api_endpoint, self._http, self._auth, sleep, chance
+        )
         self._poll = settings.poll_seconds
         self._address: str | None = None
+        self._told_by: str | None = None
+        """The sign-in that told the address."""
         self._known: dict[str, MailSummary] = {}
         """What never changes of a mail, by id: all but its labels."""
 
     async def address(self) -> str:
-        if self._address is None:
+        if self._address is None or self._told_by != self._auth.sign_in:
             profile = await self._api.read(
                 GoogleRequest("profile", {"fields": "emailAddress"})
             )
             self._address = str(profile["emailAddress"])
+            self._told_by = self._auth.sign_in
         return self._address
 
     async def search(self, query: str, limit: int) -> list[MailSummary]:

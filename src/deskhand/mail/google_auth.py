@@ -64,7 +64,13 @@ class GoogleAuth:
         self._http = http
         self._now = now
         self._bearer: str | None = None
+        self._sign_in: str | None = None
         self._lock = anyio.Lock()
+
+    @property
+    def sign_in(self) -> str | None:
+        """Another one after a new sign-in, which may be somebody else's."""
+        return self._sign_in
 
     async def bearer(self, refused: str | None = None) -> str:
         """A bearer token, and a new one where the last was refused."""
@@ -74,6 +80,7 @@ class GoogleAuth:
                 user = load_user(self._settings)
                 fresh = user.fresh(self._now()) if refused is None else None
                 self._bearer = fresh or await self._ask_for_bearer(user)
+                self._sign_in = user.refresh_token
             assert self._bearer is not None  # noqa: S101 - nobody refuses what was never given out
             return self._bearer
 
