@@ -165,6 +165,7 @@ def strange(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "FASTAPI_BASE_URL": "http://nowhere.invalid",
         "DEV_MODE": "true",
         "TMUX": "/nowhere,1,0",
+        "TZ": "Asia/Kathmandu",
     }
 
 
@@ -225,6 +226,17 @@ async def test_the_page_and_every_door_answer_each_to_its_own_key(demo: Running)
         stranger.headers["Authorization"] = f"Bearer {token}"
         assert (await stranger.get("/enter")).status_code == 200
         assert (await stranger.post("/demo/arrive")).headers["location"] == "/enter"
+
+
+@requirement("demo:apart")
+async def test_the_demo_has_the_machines_zone_and_health_says_where_it_answers(
+    demo: Running,
+) -> None:
+    async with entered(demo) as person:
+        health = (await person.get("/checkup")).text
+    assert "time zone: Asia/Kathmandu" in health
+    assert f"this desk answers at {demo.address}" in health
+    assert "is free for" not in health
 
 
 @requirement("up:once")

@@ -141,7 +141,10 @@ def _settings(stack: "ExitStack", options: argparse.Namespace) -> "Settings":
     from deskhand.resident.demo import folder
 
     home = stack.enter_context(folder())
-    return load({"DESKHAND_HOME": str(home)}).settings
+    given = {"DESKHAND_HOME": str(home)}
+    if zone := environment.variables().get("TZ"):
+        given["TZ"] = zone  # the machine's clock is nobody's own
+    return load(given).settings
 
 
 def _log_file(home: "Path") -> "Path":
