@@ -192,7 +192,7 @@ async def test_what_triage_left_is_listed_with_the_mail_and_each_way_to_decide_i
     wrong = await room.do("later", "Roof quote", until="when", when="sometime")
     assert wrong.startswith("422")
     assert 'value="sometime"' in wrong
-    assert "write 30m, 2h" in wrong
+    assert "Write 30m, 2h" in wrong
     assert (
         await room.do("later", "Roof quote", until="when", when="2020-01-01T10:00")
     ).startswith("422")

@@ -11,12 +11,13 @@ from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from time import thread_time
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 import httpx2
 import nh3
 import pytest
+from mcp import Client
 
 from deskhand import audit, tokens
 from deskhand.agents.mail import AgentMessage
@@ -28,13 +29,16 @@ from deskhand.errors import BadConfig
 from deskhand.gate.actions import ReplyEmail
 from deskhand.mail.changes import read_change
 from deskhand.mail.local import Incoming, LocalMailbox
+from deskhand.servers.email import email_server
 from deskhand.web import as_sent, markdown, timeline
 from deskhand.web.site import site
+from tests.home import Home
 from tests.mail.letters import DATE, letter, outgoing, unwritten
 from tests.requirements import requirement
 from tests.terminal import Terminal
 from tests.web.browser import (
     PHONE,
+    SIZES,
     WIDE,
     chromium,
     needs_axe,
@@ -44,6 +48,9 @@ from tests.web.browser import (
     violations,
 )
 from tests.web.person import Person, served, signed_in
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 HOSTILE_HTML = b"""From: "Ann" <ann@example.org>\r
@@ -1300,3 +1307,57 @@ async def test_axe_finds_nothing_and_the_browser_stays_silent(
                     )
                     found += [f"{path} is wider than the window"] if wide else []
     assert found == []
+
+
+@needs_chromium
+@requirement("page:accessible")
+@pytest.mark.parametrize("size", SIZES)
+async def test_nothing_touches_what_follows_and_a_row_with_undo_keeps_its_title(
+    home: Home, size: tuple[int, int]
+) -> None:
+    variables = {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_HOLD_SECONDS": "600"}
+    desk = Desk(load(home.environment | variables | {"DESKHAND_USER": "ann"}).settings)
+    (home.vault / "Plan.md").write_text("---\nstatus: open\n---\n# Plan\n")
+    mail = {"to": "ann@example.org", "subject": "Order of the seeds", "body": "Hello.\n"}
+    async with Client(email_server(desk), mode="2026-07-28") as client:
+        await client.call_tool("send_email", mail)
+    ((card,), _) = await desk.waiting.cards()
+    await desk.answers.approve(card.id, card.digest, "person")
+    async with (
+        served(site(desk)) as address,
+        chromium() as browser,
+        quiet_page(browser, address, size=size, says=("422",)) as page,
+    ):
+        await sign_in(page, desk)
+        await page.goto("/tasks")
+        await page.fill("#title", "Call next monday")
+        await page.click("form[action='/tasks/add'] button")
+        tasks = await find_gap(page, "main > [role=alert]", "form[action='/tasks/add']")
+        await page.goto("/notes/open?path=Plan.md")
+        note = await find_gap(page, "a.button", "details.panel")
+        await page.goto("/")
+        row = await page.locator(".cards li").bounding_box()
+        title = await page.locator(".cards .subject").bounding_box()
+        age = await page.locator(".cards .age").bounding_box()
+        undo = await page.locator(".cards li > form button").bounding_box()
+    await desk.close_mailbox()
+    desk.close()
+
+    assert tasks >= 8
+    assert note >= 8
+    assert row
+    assert title
+    assert age
+    assert undo
+    assert row["x"] + row["width"] - age["x"] - age["width"] < 30
+    assert title["width"] > 120
+    assert undo["x"] > row["x"]
+
+
+async def find_gap(page: "Page", above: str, below: str) -> float:
+    """How many pixels lie between the two."""
+    one = await page.locator(above).first.bounding_box()
+    other = await page.locator(below).first.bounding_box()
+    assert one
+    assert other
+    return other["y"] - one["y"] - one["height"]

@@ -355,7 +355,7 @@ async def test_a_snooze_says_its_time_takes_words_and_ends_before_the_expiry(
         return answer.status_code
 
     assert await snooze(1, "someday") == 422
-    assert "write 30m, 2h" in shown
+    assert "Write 30m, 2h" in shown
     assert 'value="someday"' in shown
     assert '<details data-key="s" open>' in shown
     assert await snooze(1, "+2d") == 303
