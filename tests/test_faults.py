@@ -1,6 +1,7 @@
 """What befalls a desk from outside: damaged files, full disks, stopped processes, clocks that were wrong."""
 
 import json
+import logging
 import os
 import re
 import resource
@@ -225,6 +226,47 @@ def test_the_desks_log_turns_over_while_it_is_written(
         file.stat().st_size <= 2000 and file.stat().st_mode & 0o777 == 0o600
         for file in files
     )
+
+
+OUT_OF_FILES = """
+import logging, resource, socket, asyncio, sys
+from pathlib import Path
+from deskhand import log
+log.configure("INFO", Path(sys.argv[1]))
+async def main():
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, backlog=100)
+    place = server.sockets[0].getsockname()
+    callers = [socket.create_connection(place) for _ in range(3)]
+    used = len(callers) + server.sockets[0].fileno() + 1
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used, used))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+asyncio.run(main())
+"""
+
+
+@requirement("faults:log")
+def test_out_of_descriptors_the_log_says_so_once_and_keeps_what_stood_in_it(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "desk.log"
+    command = [sys.executable, "-c", OUT_OF_FILES, str(file)]
+    subprocess.run(command, timeout=60, check=True)
+
+    said = [json.loads(line)["event"] for line in file.read_text().splitlines()]
+    assert [line.startswith("socket.accept() out of system") for line in said] == [True]
+
+
+@requirement("faults:log")
+def test_the_same_line_passes_once_a_minute_and_another_at_once() -> None:
+    once = log.Once()
+
+    def passes(text: str, at: float) -> bool:
+        record = logging.makeLogRecord({"msg": text, "created": at})
+        return bool(once.filter(record))
+
+    said = [("a", 0.0), ("a", 59.0), ("b", 59.0), ("b", 60.0), ("a", 61.0), ("a", 121.0)]
+    assert [passes(*each) for each in said] == [True, False, True, False, True, True]
 
 
 @requirement("faults:log")

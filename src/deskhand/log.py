@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import re
 import sys
 from contextlib import suppress
@@ -13,6 +14,7 @@ from pathlib import Path
 from deskhand.files import open_private
 
 LARGEST = 10_000_000
+_MINUTE = 60.0
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
     "message",
@@ -105,6 +107,21 @@ class _PrivateFile(RotatingFileHandler):
             sys.stderr.write(f"{self.format(record)}\n")
 
 
+class Once(logging.Filter):
+    """Lets the same line pass once a minute: out of descriptors, the event loop says so hundreds of times a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last = ("", -math.inf)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        said, at = self._last
+        if record.getMessage() == said and record.created < at + _MINUTE:
+            return False
+        self._last = (record.getMessage(), record.created)
+        return True
+
+
 def configure(level: str, file: Path | None = None) -> None:
     """Log to the file, or to stderr where there is none."""
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
@@ -112,6 +129,7 @@ def configure(level: str, file: Path | None = None) -> None:
         handler = _PrivateFile(file, maxBytes=LARGEST, backupCount=1)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.getLogger("asyncio").addFilter(Once())
     # Each request line and file event of the libraries would drown ours; what the mail libraries
     # say at their lowest level are passwords and whole mails.
     for chatty in (
