@@ -397,6 +397,12 @@ class Desk:
 
         return SqlRoom(self.store, name)
 
+    def is_own_note(self, path: str) -> bool:
+        """Whether a path of the first vault is of the desk's own files."""
+        from deskhand.notes.folders import is_own
+
+        return is_own(path, self.settings.inside)
+
     def index_file(self, vault: Path) -> Path:
         return self.settings.home / "cache" / f"notes-{_fingerprint(vault)}.db"
 

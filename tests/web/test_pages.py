@@ -1309,6 +1309,34 @@ async def test_axe_finds_nothing_and_the_browser_stays_silent(
     assert found == []
 
 
+@requirement("page:notes")
+async def test_a_search_shows_the_persons_notes_before_the_desks_own_files(
+    home: Home,
+) -> None:
+    desk = Desk(load(home.environment).settings)
+    for path in ("Plan.md", "Garden/Seeds.md", "Done/a.md", "Logs/b.md", "Dashboard.md"):
+        file = home.vault / path
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("Order the seeds of spring.\n")
+    for query in ("seeds of", "spring order"):
+        found: list[str] = []
+        cursor = None
+        while cursor is not None or not found:
+            shown = desk.vaults.search(query, 2, cursor, "words", desk.is_own_note)
+            found += [note.path for note in shown.notes]
+            cursor = shown.next_cursor
+        assert len(found) == 5
+        assert set(found[:2]) == {"Plan.md", "Garden/Seeds.md"}
+    async with served(site(desk)) as address, signed_in(desk, address) as person:
+        page = (await person.reads("/notes?q=seeds")).text
+    desk.close()
+    listed = home.command("notes", "search", "seeds").stdout
+    for text in (page, listed):
+        assert max(map(text.find, ("Plan", "Garden"))) < min(
+            map(text.find, ("Done/", "Logs/", "Dashboard"))
+        )
+
+
 @needs_chromium
 @requirement("page:accessible")
 @pytest.mark.parametrize("size", SIZES)

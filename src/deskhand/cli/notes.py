@@ -87,7 +87,10 @@ def _progress(done: int, total: int) -> None:
 
 def _search(options: argparse.Namespace) -> None:
     with opened_desk() as desk, _viewing(desk, options):
-        _show(desk.vaults.search(options.query, options.limit, None, options.by), options)
+        found = desk.vaults.search(
+            options.query, options.limit, None, options.by, desk.is_own_note
+        )
+        _show(found, options)
 
 
 def _list(options: argparse.Namespace) -> None:

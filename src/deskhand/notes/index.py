@@ -11,7 +11,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
@@ -33,6 +33,8 @@ SCAN_BUDGET = 0.015
 """The vault is scanned for every question as long as a scan takes no longer than this, in seconds."""
 BATCH = 500
 NEWEST = (1 << 63) - 1
+Last = Callable[[str], bool] | None
+"""Says of a path whether its note comes behind all others of a search; None: none does."""
 
 _Answer = TypeVar("_Answer")
 _Place = TypeVar("_Place", bound=tuple[Any, ...])
@@ -96,9 +98,11 @@ class Index:
         wanted = field and (fold(field[0]), fold(field[1]))
         return self._answer(lambda view: _list(view, folder, wanted, limit, cursor))
 
-    def search(self, query: str, limit: int, cursor: str | None) -> NoteList:
+    def search(
+        self, query: str, limit: int, cursor: str | None, last: Last = None
+    ) -> NoteList:
         asked = matching.query(query)
-        return self._answer(lambda view: _search(view, asked, limit, cursor))
+        return self._answer(lambda view: _search(view, asked, limit, cursor, last))
 
     def paths_named(self, name: str) -> Sequence[str]:
         """The notes that a link may mean by their bare name."""
@@ -273,12 +277,15 @@ def _source(view: View, path: str) -> str | None:
     return content and content[0].decode("utf-8", "replace")
 
 
-def _search(view: View, asked: Query, limit: int, cursor: str | None) -> NoteList:
-    stamp = _stamp("search", asked.whole, catalog.generation(view.db))
+def _search(
+    view: View, asked: Query, limit: int, cursor: str | None, last: Last
+) -> NoteList:
+    order = "search" if last is None else "search, some last"
+    stamp = _stamp(order, asked.whole, catalog.generation(view.db))
     tier, before = _position(cursor, stamp, (1, NEWEST))
     parts = lookup.parts(view.db, asked)
     matches = list(
-        islice(_matches(view, asked, parts, tier, before), demand_limit(limit) + 1)
+        islice(_matches(view, asked, parts, tier, before, last), demand_limit(limit) + 1)
     )
     page = NoteList(
         notes=[match.note(asked) for match in matches[:limit]],
@@ -289,6 +296,12 @@ def _search(view: View, asked: Query, limit: int, cursor: str | None) -> NoteLis
         page.next_cursor = cursor_behind(page, page.notes[-1])
         page.total = lookup.count_matches(view.db, parts)
     return page
+
+
+LATER = 2
+"""Added to the tier of a note that comes behind all others."""
+TIERS = (1, 2, 1 + LATER, 2 + LATER)
+"""The whole query or each of its words; then both once more for what comes last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,20 +322,33 @@ class _Match:
             return [*text.values, text.body]
 
         # In the second tier the whole query is nowhere, and looking for it would parse every frontmatter.
-        needles = (asked.whole,) if self.tier == 1 else asked.words
+        whole = self.tier in (1, 1 + LATER)
+        needles = (asked.whole,) if whole else asked.words
         snippet = matching.snippet(needles, self.path, values, body)
         return NoteMatch(path=self.path, snippet=snippet, tier=self.tier, id=self.id)
 
 
 def _matches(
-    view: View, asked: Query, parts: lookup.Parts, tier: int, before: int
+    view: View,
+    asked: Query,
+    parts: lookup.Parts,
+    tier: int,
+    before: int,
+    last: Last,
 ) -> Iterator[_Match]:
-    last = min(len(asked.words), 2)
-    for current in range(tier, last + 1):
+    tiers = range(1, min(len(asked.words), 2) + 1)
+    turns = [(each, 0) for each in tiers]
+    if last is not None:
+        turns += [(each, LATER) for each in tiers]
+    for current, later in turns:
+        if current + later < tier:
+            continue
         for candidate in lookup.candidates(view.db, asked, parts, current, before):
+            if last is not None and last(candidate.path) != bool(later):
+                continue
             match = _verify(view, candidate, asked, current)
             if match and match.tier == current:
-                yield match
+                yield replace(match, tier=current + later)
         before = NEWEST
 
 

@@ -29,7 +29,7 @@ from deskhand.errors import (
 from deskhand.notes import attachments, catalog, disk, editing, frontmatter, paths, walk
 from deskhand.notes.attached import read_file
 from deskhand.notes.editing import Edit, EditedText
-from deskhand.notes.index import Index, Missing, NoteList, NoteMatch, is_absent
+from deskhand.notes.index import Index, Last, Missing, NoteList, NoteMatch, is_absent
 from deskhand.notes.links import Move, ending, is_attachment, name_key, relink, same, stem
 from deskhand.notes.meaning import Likeness, Meaning
 from deskhand.notes.outline import Lines, prepare_outline, read_outline
@@ -520,10 +520,16 @@ class Vault:
             return self._index.list("/".join(found), _field(filter_), limit, cursor)
 
     def search(
-        self, query: str, limit: int, cursor: str | None, by: SearchBy = "words"
+        self,
+        query: str,
+        limit: int,
+        cursor: str | None,
+        by: SearchBy = "words",
+        last: Last = None,
     ) -> NoteList:
+        """`last` says of a path whether it comes behind all others."""
         if by == "words":
-            return self._index.search(query, limit, cursor)
+            return self._index.search(query, limit, cursor, last)
         if self.meaning is None:
             raise InvalidInput(
                 "This desk does not search notes by meaning.",

@@ -22,6 +22,8 @@ from deskhand.errors import (
     printable,
 )
 from deskhand.notes.index import (
+    TIERS,
+    Last,
     NoteList,
     NoteMatch,
     cursor_behind,
@@ -208,16 +210,30 @@ class Vaults:
         return made
 
     def search(
-        self, query: str, limit: int, cursor: str | None, by: SearchBy = "words"
+        self,
+        query: str,
+        limit: int,
+        cursor: str | None,
+        by: SearchBy = "words",
+        last: Last = None,
     ) -> NoteList:
-        """Find notes in every vault that the call sees, the best of each first."""
+        """Find notes in every vault that the call sees, the best of each first; `last` is about the first."""
         if len(self._asked) == 1:
-            return self.at("", lambda vault, _: vault.search(query, limit, cursor, by))
+            if self._asked != [self._every[0]]:
+                last = None
+            return self.at(
+                "", lambda vault, _: vault.search(query, limit, cursor, by, last)
+            )
         demand_limit(limit)
         start, total = _read_cursor(cursor, self._asked)
-        pages, missing = self._ask(
-            start, lambda vault, place: vault.search(query, limit, place, by)
-        )
+        first: Vault | None = None
+        with suppress(DeskError):  # which is told below
+            first = self._open(self._every[0])
+
+        def search(vault: Vault, place: str | None) -> NoteList:
+            return vault.search(query, limit, place, by, last if vault is first else None)
+
+        pages, missing = self._ask(start, search)
         shown = _merge(pages)[:limit]
         more = {
             name: place
@@ -310,7 +326,7 @@ _Shown = list[tuple[str, NoteMatch]]
 def _merge(pages: Mapping[str, NoteList]) -> _Shown:
     """The matches of all in turn: first those with the whole query, in which each vault's own order stays."""
     shown: _Shown = []
-    for tier in (1, 2):
+    for tier in TIERS:
         lists = [
             [(name, note) for note in page.notes if note.tier == tier]
             for name, page in pages.items()

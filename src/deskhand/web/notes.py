@@ -54,7 +54,12 @@ async def _search(request: Request, query: str) -> Response:
         desk_of(request).settings.find_vault(name)
     with viewing(VaultView(asked=name)):
         found = await to_thread.run_sync(
-            vaults.search, query, PAGE, request.query_params.get("cursor")
+            vaults.search,
+            query,
+            PAGE,
+            request.query_params.get("cursor"),
+            "words",
+            desk_of(request).is_own_note,
         )
     given = {"q": query, "vault": name or ""}
     older = next_page("/notes", given, "cursor", found.next_cursor)
