@@ -365,16 +365,23 @@ class ImapMailbox:
             seconds,
             partial(loop.call_soon_threadsafe, began.set),
         )
+        try:
+            await self._hear(listening, began, cursor)
+        finally:
+            listening.cancel()  # whoever stops waiting does not ask how it ends
+        if self._bell is not None and not self._bell.rings:
+            await asyncio.sleep(min(seconds, self._settings.poll_seconds))
+
+    async def _hear(
+        self, listening: asyncio.Future[None], began: asyncio.Event, cursor: str
+    ) -> None:
+        """Until the server rings, or has something that came before it began to listen, which would ring no bell."""
         started = asyncio.create_task(began.wait())
         either: list[asyncio.Future[Any]] = [listening, started]
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            listening.cancel()  # how it ends is of interest to nobody
-            raise
         finally:
             started.cancel()
-        # What came before the server began to listen would ring no bell.
         if (
             not listening.done()
             and self._bell is not None
@@ -385,8 +392,6 @@ class ImapMailbox:
                 await listening
             return
         await listening
-        if self._bell is not None and not self._bell.rings:
-            await asyncio.sleep(min(seconds, self._settings.poll_seconds))
 
     def _listen(self, seconds: float, began: Callable[[], object]) -> None:
         with imap_session.translate_errors(self._account):
