@@ -140,20 +140,22 @@ async def test_a_yes_in_the_vault_is_taken_back_until_its_time(
 
 
 @pytest.mark.parametrize(
-    "when",
+    ("when", "why"),
     [
-        "2026-11-15T08:59:59+00:00",
-        "2026-11-20T09:00:00",
-        "tomorrow",
-        "",
-        "2028-01-01T00:00:00Z",
-        "9999-12-31T23:59:59-23:59",
+        ("2026-11-15T08:59:59+00:00", "The time to send it at is past."),
+        ("2026-11-20T09:00:00", ""),
+        ("tomorrow", ""),
+        ("", ""),
+        ("2028-01-01T00:00:00Z", "The time to send it at is more than a year ahead."),
+        ("9999-12-31T23:59:59-23:59", ""),
     ],
 )
 async def test_a_time_that_means_nothing_is_refused(
-    site: Site, client: Client, when: str
+    site: Site, client: Client, when: str, why: str
 ) -> None:
-    assert "send_at" in await call(client, send_at=when)
+    told = await call(client, send_at=when)
+    assert "send_at" in told
+    assert why in told
     assert site.files("Pending_Approval") == []
 
 

@@ -234,12 +234,11 @@ def demand_in_time(action: Action, now: datetime) -> None:
     at = action.send_at
     if at is None or now < at <= now + FURTHEST:
         return
-    problem = FieldProblem(
-        "send_at", "is not within the next year", iso(at), "name a later time, or none"
-    )
-    raise InvalidInput(
-        "The time to send it at is not within the next year.", fields=[problem]
-    )
+    why, instead = "is past", "name a later time, or none"
+    if at > now:
+        why, instead = "is more than a year ahead", "name an earlier time, or none"
+    problem = FieldProblem("send_at", why, iso(at), instead)
+    raise InvalidInput(f"The time to send it at {why}.", fields=[problem])
 
 
 def demand_sendable(action: Action, now: datetime) -> None:
