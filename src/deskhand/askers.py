@@ -7,8 +7,15 @@ from typing import Any
 
 _ASKER: ContextVar[str | None] = ContextVar("asker", default=None)
 PERSON = "person"
-_PERSONS = (PERSON, "tasks_cli")
 _DOORS = ("email_mcp", "gmail_mcp", "desk_mcp", "guard_mcp", "claude_mcp")
+_WORDS = {
+    PERSON: "you",
+    "tasks_cli": "you",
+    "desk": "the desk",
+    "follow_up": "the desk",
+    **dict.fromkeys(_DOORS, "an assistant"),
+}
+"""Of a door that is no rule and no model, whose it is."""
 
 
 @contextmanager
@@ -45,10 +52,10 @@ def describe_asker(asker: str | None, door: str | None) -> str:
     """Who asked, as it was written down; of an earlier request what its door tells."""
     if asker is not None:
         return asker
-    if door in _PERSONS:
-        return "you"
-    if door is None or door in _DOORS:
+    if door is None:
         return "an assistant"
+    if door in _WORDS:
+        return _WORDS[door]
     kind, _, name = door.partition(":")
     if not name:
         return door

@@ -47,6 +47,8 @@ def test_a_door_a_rule_and_a_model_have_words_too() -> None:
         "person": "you",
         "email_mcp": "an assistant",
         "assistant": "assistant",
+        "desk": "the desk",
+        "follow_up": "the desk",
     }
     words |= {
         "rule:questions": "your rule “questions”",

@@ -126,7 +126,7 @@ async def test_the_person_is_told_once_when_nobody_answered_also_after_a_restart
         assert await place.look_after(days=5) == []
     async with opened(home, clock) as place:
         (told,) = await place.look_after(hours=6)
-        assert told.kind == "ask_person"
+        assert (told.kind, told.asker) == ("ask_person", "the desk")
         assert "ann@example.org" in told.body
         assert HELLO["subject"] in told.subject
         assert [card.id for card in await place.look_after(days=1)] == [told.id]

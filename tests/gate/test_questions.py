@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from mcp import Client
 
+from deskhand import audit
 from deskhand.errors import InvalidInput
 from deskhand.gate.hands import AnswerHand
 from deskhand.gate.question import Question
@@ -51,6 +52,9 @@ async def test_the_persons_words_come_back_to_whoever_asked(place: Permitted) ->
             "Tuesday",
         )
         assert await place.waiting() == []
+    entries = await place.desk.store.read(audit.entries)
+    said = {each.action_type: each.target for _, each in entries}
+    assert said["ask_person"] == said["replied"] == "a question"
 
 
 @requirement("ask:answered")

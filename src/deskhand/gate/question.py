@@ -48,7 +48,7 @@ class Question(NoMail):
 
     @property
     def target(self) -> str:
-        return self.asker
+        return "a question"
 
     @property
     def subject(self) -> str:
