@@ -1,6 +1,7 @@
 """How time comes in, and how it is written: UTC, as ISO text in records and as milliseconds in rows."""
 
 from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
@@ -38,6 +39,18 @@ def length(seconds: int) -> str:
     size, name = next(unit for unit in UNITS if seconds % unit[0] == 0)
     count = seconds // size
     return f"{count} {name}{'' if count == 1 else 's'}"
+
+
+def span(seconds: float) -> str:
+    """The length in its largest unit, rounded down, so that nobody counts on time that is not there.
+
+    What the next smaller unit makes whole is whole: a week that began a moment ago is `7 days`, not 6.
+    """
+    for (size, name), (smaller, _) in pairwise((*UNITS, UNITS[-1])):
+        count = round(seconds / smaller) * smaller // size
+        if count:
+            return f"{count} {name}{'s' * (count > 1)}"
+    return "a moment"
 
 
 def is_within(at: datetime, hours: str) -> bool:

@@ -1,7 +1,7 @@
 """`deskhand approvals`, `show`, `approve`, `reject`: the person at the command line."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -316,7 +316,8 @@ async def test_status_and_the_record_name_everybody_whom_a_mail_goes_to(site: Si
 def test_the_terminal_calls_a_call_no_mail_and_names_times_as_people_do(site: Site) -> None:
     desk = site.desk()
     call = ToolCall(server="toy", tool="add", arguments="{}", definition="", asker="x")
-    asked = open_request(call, "guard_mcp", None, datetime.now(UTC))
+    before = datetime.now(UTC) - timedelta(hours=41)
+    asked = open_request(call, "guard_mcp", None, before)
     desk.store.write_sync(lambda tx: ledger.insert(tx, asked))
     desk.close()
     shown = site.home.command("show", asked.id)
@@ -330,7 +331,7 @@ def test_the_terminal_calls_a_call_no_mail_and_names_times_as_people_do(site: Si
     logs = site.home.vault / "Logs"
     logs.mkdir(exist_ok=True)
     (logs / "orchestrator_state.json").write_text(json.dumps(state))
-    assert asked.id in site.home.command("status").stdout
+    assert f"(1 day, `{asked.id}`)" in site.home.command("status").stdout
     site.home.command("snooze", asked.id, "2h")
     said_then = site.home.command("status").stdout
     assert asked.id not in said_then

@@ -5,11 +5,13 @@ import os
 import pty
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from mcp import Client
 
+from deskhand.clock import natural, utc_now
 from deskhand.gate import ledger
 from deskhand.gate.asking import open_request
 from deskhand.gate.leaving import LeaveList
@@ -254,6 +256,8 @@ def test_mail_is_brought_in_from_many_paths_listed_and_read(
     assert {mail["subject"] for mail in mails} == {"Letter 0", "Letter 1", "Letter 2"}
     shown = home.command("mail", "read", mails[0]["id"]).stdout
     assert f"Subject: {mails[0]['subject']}" in shown
+    date = datetime.fromisoformat(mails[0]["date"])
+    assert f"\nDate: {natural(date, utc_now(), 'UTC')}\n" in shown
     assert "\u202e" not in shown
     assert (
         json.loads(home.command("mail", "read", "--json", mails[0]["id"]).stdout)[

@@ -16,6 +16,7 @@ import pytest
 
 from deskhand import audit
 from deskhand.app import Desk
+from deskhand.clock import dated
 from deskhand.config import load
 from deskhand.gate import ledger
 from deskhand.store import schema
@@ -129,6 +130,24 @@ def test_a_desk_that_is_being_written_is_backed_up_whole_and_comes_back(
     )
     assert "hello" in account.deskhand("mail", "search", "").out
     assert "codex" in account.deskhand("token", "list").out
+
+
+@requirement("backup:proved")
+def test_who_restores_reads_of_when_the_desk_is_in_their_own_words_and_zone(
+    account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account.set_up()
+    fill(account)
+    monkeypatch.setenv("DESKHAND_TIMEZONE", "Asia/Kathmandu")
+    file = tmp_path / "desk.backup"
+    assert account.deskhand("backup", file).code == 0
+    restored = account.deskhand("restore", file, "--to", tmp_path / "there")
+    made = account.deskhand("restore", file, "--to", tmp_path / "json", "--json").json[
+        "made"
+    ]
+
+    when = dated(datetime.fromisoformat(made), "Asia/Kathmandu")
+    assert f"{tmp_path / 'there'} is the desk as it was on {when}\n" in restored.out
 
 
 @requirement("backup:proved")

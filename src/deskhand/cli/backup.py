@@ -6,7 +6,8 @@ from typing import Any
 
 from deskhand import environment
 from deskhand.cli.command import command, flag, tell
-from deskhand.clock import utc_now
+from deskhand.clock import dated, utc_now
+from deskhand.errors import DeskError
 
 
 def add_to(commands: Any) -> None:
@@ -62,7 +63,8 @@ def _restore(options: argparse.Namespace) -> None:
     copy_of = own if home.resolve() != own.resolve() else None
     done = restore(options.file, home, utc_now(), sessions.end_all, copy_of=copy_of)
     aside = done.aside and str(done.aside)
-    text = f"{done.home} is the desk of {done.made}"
+    made = dated(done.made, _find_zone(done.home))
+    text = f"{done.home} is the desk as it was on {made}"
     if aside:
         text += f"; what was there is in {aside}"
     if copy_of is not None:
@@ -72,7 +74,18 @@ def _restore(options: argparse.Namespace) -> None:
     facts = {
         "home": str(done.home),
         "aside": aside,
-        "made": done.made,
+        "made": done.made.isoformat(),
         "entries": done.entries,
     }
     tell(options, facts, text)
+
+
+def _find_zone(home: Path) -> str:
+    """The person's, as the desk that was put back has it. What is wrong with its configuration is not said here."""
+    from deskhand.config import load
+
+    variables = environment.variables() | {"DESKHAND_HOME": str(home)}
+    try:
+        return load(variables).settings.timezone
+    except DeskError:
+        return environment.timezone(variables)

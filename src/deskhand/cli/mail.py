@@ -163,6 +163,7 @@ def _read(options: argparse.Namespace) -> None:
         "From": mail.summary.sender,
         "To": mail.summary.to,
         "Cc": mail.cc,
+        "Date": say_time(mail.summary.date),
         "Subject": mail.summary.subject,
     }
     for name, value in head.items():

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from deskhand import audit
 from deskhand.app import Desk
 from deskhand.audit import witness
-from deskhand.clock import iso
+from deskhand.clock import iso, span
 from deskhand.config import Settings
 from deskhand.errors import DeskError
 from deskhand.gate import lists
@@ -264,7 +264,7 @@ def page(
         )
 
     lines = [
-        f"- {put(each.what)} ({age(each.age_seconds)}, `{each.id}`)"
+        f"- {put(each.what)} ({span(each.age_seconds)}, `{each.id}`)"
         for each in status.waiting
     ]
     if status.waiting_total > len(status.waiting):
@@ -323,13 +323,6 @@ def _list_files(
     if len(why) > SHOWN:
         lines.append(f"- and {len(why) - SHOWN} more")
     return [f"## {title}\n\n" + "\n".join(lines)]
-
-
-def age(seconds: int) -> str:
-    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} seconds"
 
 
 def _waiting(request: Request, now: datetime) -> WaitingLine:

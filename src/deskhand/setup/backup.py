@@ -62,7 +62,7 @@ class Restored:
     home: Path
     aside: Path | None
     """Where the home is now that was there before."""
-    made: str
+    made: datetime
     entries: int | None
 
 
@@ -131,7 +131,7 @@ def restore(
     finally:
         if stage.exists():
             shutil.rmtree(stage)
-    return Restored(home, aside, str(manifest["made"]), entries)
+    return Restored(home, aside, manifest["made"], entries)
 
 
 def _database(settings: Settings) -> Path:
@@ -272,6 +272,7 @@ def _manifest(archive: tarfile.TarFile) -> dict[str, Any]:
     if found is None:
         raise ValueError
     manifest: dict[str, Any] = json.loads(found.read())
+    manifest["made"] = datetime.fromisoformat(str(manifest["made"]))
     if manifest["form"] != FORM:
         raise Denied(
             "this backup was made by a newer deskhand",

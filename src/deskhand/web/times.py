@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import lru_cache
-from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup, escape
 
 from deskhand.app import Desk
-from deskhand.clock import MORNING, UNITS, local, natural, natural_on
+from deskhand.clock import MORNING, local, natural, natural_on, span
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +77,6 @@ def _distance(seconds: float) -> str:
     if seconds > 0:
         return f"in {span(seconds)}"
     return f"{span(-seconds)} ago"
-
-
-def span(seconds: float) -> str:
-    """The length in its largest unit, rounded down, so that nobody counts on time that is not there.
-
-    What the next smaller unit makes whole is whole: a week that began a moment ago is `7 days`, not 6.
-    """
-    for (size, name), (smaller, _) in pairwise((*UNITS, UNITS[-1])):
-        count = round(seconds / smaller) * smaller // size
-        if count:
-            return f"{count} {name}{'s' * (count > 1)}"
-    return "a moment"
 
 
 def tomorrow_morning(now: datetime, zone: str) -> datetime:
