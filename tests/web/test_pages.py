@@ -1201,6 +1201,8 @@ async def test_the_doctors_findings_come_with_their_fixes_and_sessions_and_token
         signed_in(desk, world.address) as third,
     ):
         shown = await person.reads("/checkup")
+        assert '<a href="/permissions">Permissions</a>: what leaves' in shown.text
+        assert '<a href="/follow-ups">Follow-ups</a>: the answers' in shown.text
         own = re.findall(r'name="session" value="([0-9a-f]{64})"', shown.text)
         ended = await person.sends("/checkup/sessions/end", {"session": own[0]}, "/tasks")
         after_one = [

@@ -161,6 +161,11 @@ async def test_thirty_cards_are_answered_by_keyboard_alone_and_the_last_is_undon
         ]
 
         await page.keyboard.press("Control+k")
+        await page.keyboard.type("permis")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="Permissions")).to_be_visible()
+        await page.wait_for_load_state()
+        await page.keyboard.press("Control+k")
         await page.keyboard.type("timel")
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("heading", name="Timeline")).to_be_visible()
