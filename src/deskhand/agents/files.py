@@ -114,7 +114,12 @@ class FilesRoom(StateSetters):
     async def count_unread(self, name: str) -> int:
         import asyncio
 
+        if not self._has_box(name):
+            return 0
         return await asyncio.to_thread(self._count_unread, name)
+
+    def _has_box(self, name: str) -> bool:
+        return os.path.exists(paths.mailbox(self._root, name))
 
     def _count_unread(self, name: str) -> int:
         with suppress(FileNotFoundError), self._lock(paths.mailbox(self._root, name)) as fd:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from anyio import to_thread
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
@@ -59,6 +60,10 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+
+
+_WITH_KEYS = ("/", "/decide")
+"""Pages that have keys of their own."""
 
 
 @cache
@@ -126,6 +131,19 @@ def _find_undoable(tx: Transaction, desk: Desk, decided: Decided | None) -> Undo
     return said
 
 
+def _show_keys(here: str) -> Markup:
+    """What each key does on the page at this place."""
+    if here not in _WITH_KEYS:
+        here = ""
+    return _draw_keys(here)
+
+
+@cache
+def _draw_keys(here: str) -> Markup:
+    shown = templates().get_template("keys.html").render(here=here, more_places=MORE)
+    return Markup(shown)  # noqa: S704 - a template escapes
+
+
 async def render(
     request: Request, template: str, *, status: int = 200, **context: Any
 ) -> HTMLResponse:
@@ -165,7 +183,7 @@ async def _find_known(request: Request) -> dict[str, Any]:
         "form_token": session and session.form_token,
         "here": request.url.path,
         "places": PLACES,
-        "more_places": MORE,
+        "shortcuts": _show_keys,
         "demo": request.app.state.demo,
         "down": desk.parts.down,
         "asks_password": asks,
