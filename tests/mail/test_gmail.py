@@ -882,6 +882,30 @@ async def test_a_success_that_says_nothing_is_gmails_fault_and_nobody_waits(
 
 
 @requirement("gmail:odd-answers")
+@pytest.mark.parametrize(
+    "body",
+    [
+        [],
+        None,
+        5,
+        "<html>",
+        {"messages": "x"},
+        {"messages": [5]},
+        {"messages": [{"id": 5}]},
+    ],
+    ids=str,
+)
+async def test_an_answer_that_cannot_be_read_is_not_taken_for_an_empty_mailbox(
+    gmail: GmailDouble, mailbox: GmailMailbox, body: object
+) -> None:
+    gmail.account.deliver(letter(), "INBOX")
+    gmail.plan("messages.list", *[Says(body)] * 3)
+
+    with pytest.raises(ProviderDown, match="cannot be read"):
+        await mailbox.search("", 5)
+
+
+@requirement("gmail:odd-answers")
 async def test_what_is_null_in_an_answer_is_not_there(
     gmail: GmailDouble, mailbox: GmailMailbox
 ) -> None:

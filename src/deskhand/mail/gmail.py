@@ -564,7 +564,7 @@ def _header_bytes(data: dict[str, Any]) -> bytes:
 def _date(data: dict[str, Any]) -> datetime:
     try:
         return clock.from_ms(int(data["internalDate"]))
-    except (ValueError, OverflowError, OSError) as error:
+    except (ValueError, TypeError, OverflowError, OSError) as error:
         raise ProviderDown("Gmail's answer has a date that is none") from error
 
 

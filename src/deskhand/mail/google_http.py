@@ -43,13 +43,35 @@ _RELATED = f"deskhand-{secrets.token_hex(16)}"
 
 
 class GoogleBody(dict[str, Any]):
-    """An object in an answer: what is null is not there, and what is not there nobody takes for a fault of ours."""
+    """An object in an answer: what is null is not there, and what is not there nobody takes for a fault of ours.
+
+    ValueError where a member is of another kind than Google's own.
+    """
 
     def __init__(self, members: Iterable[tuple[str, Any]] = ()) -> None:
         super().__init__((key, value) for key, value in members if value is not None)
+        for key, value in self.items():
+            if not _is_of_its_kind(key, value):
+                raise ValueError(key)
 
     def __missing__(self, key: str) -> Any:
         raise ProviderDown(f"Gmail's answer lacks {key!r}", hint="try again")
+
+
+_TEXTS = frozenset({"id", "threadId", "snippet", "raw", "name", "value", "nextPageToken"})
+_LISTS = frozenset({"messages", "labels", "history", "messagesAdded", "drafts", "headers"})
+
+
+def _is_of_its_kind(key: str, value: Any) -> bool:
+    if key in _TEXTS:
+        return isinstance(value, str)
+    if key in _LISTS:
+        return isinstance(value, list) and all(
+            isinstance(each, GoogleBody) for each in value
+        )
+    if key == "labelIds":
+        return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return key != "payload" or isinstance(value, GoogleBody)
 
 
 Parameters = Mapping[str, str | Sequence[str]]
@@ -83,6 +105,8 @@ class GoogleAnswer:
     status: int
     body: dict[str, Any] = field(default_factory=dict)
     retry_after: float | None = None
+    is_readable: bool = True
+    """It is an object, and its members are what Google says they are."""
 
     @property
     def reason(self) -> str:
@@ -269,6 +293,8 @@ class GmailApi:
 def body_of(answer: GoogleAnswer | NoAnswer, request: GoogleRequest) -> dict[str, Any]:
     """The body of a success; any failure is raised as what it means."""
     if isinstance(answer, GoogleAnswer) and 200 <= answer.status < 300:
+        if request.method == "GET" and not answer.is_readable:
+            raise ProviderDown("Gmail's answer cannot be read", hint="try again")
         return answer.body
     raise failure_of(answer, request)
 
@@ -325,7 +351,7 @@ def _answer(status: int, retry_after: str | None, content: bytes) -> GoogleAnswe
         body = json.loads(content, object_pairs_hook=GoogleBody)
     seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
     if not isinstance(body, GoogleBody):
-        body = GoogleBody()
+        return GoogleAnswer(status, GoogleBody(), seconds, is_readable=False)
     return GoogleAnswer(status, body, seconds)
 
 
