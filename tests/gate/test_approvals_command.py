@@ -32,6 +32,8 @@ async def test_a_person_lists_reads_approves_and_rejects_at_the_command_line(
         assert (row["state"], row["action"]["body"]) == ("waiting", HELLO["body"])
         shown = site.home.command("show", row["id"])
         assert shown.stdout.rstrip("\n") == site.pending().read_text().rstrip("\n")
+        facts = json.loads(site.home.command("show", row["id"], "--json").stdout)
+        assert facts["filepath"] == str(site.pending())
 
         rejected = site.home.command("reject", row["id"], "--reason", "too early")
         assert (rejected.returncode, rejected.stdout.split()[:2]) == (

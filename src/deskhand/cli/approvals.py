@@ -117,19 +117,22 @@ def _show(options: argparse.Namespace) -> None:
     from deskhand.cli.asking import describe_card
     from deskhand.gate import links
 
-    async def work(desk: "Desk") -> "tuple[Card, str]":
+    async def work(desk: "Desk") -> "tuple[Card, str, str | None]":
         request = await desk.waiting.find(options.id)
         text = desk.door.show(request)
+        file = None
+        if place := desk.settings.own_place:
+            file = str(place.absolute() / request.place / request.file)
         seen = links.read_html(request.action.body, as_text=request.action.as_text)
         if request.home == "Drafts" and seen:
             text = f"{text}\n## What a reader sees\n\nIt leaves as HTML. A reader sees this text:\n\n{seen.text}\n"
         if request.home == "Drafts" and request.difference:
             text = f"{text}\n## What was changed\n\n{request.difference}\n"
-        return await desk.waiting.card_as_answered(options.id), text
+        return await desk.waiting.card_as_answered(options.id), text, file
 
-    card, text = _at_request(options, work)
+    card, text, file = _at_request(options, work)
     if options.json:
-        print(json.dumps(_fields(card) | {"text": text}))
+        print(json.dumps(_fields(card) | {"filepath": file, "text": text}))
         return
     print(plain(text))
     for line in (f"state: {card.state}", *describe_card(card)):
