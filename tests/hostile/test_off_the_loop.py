@@ -23,7 +23,7 @@ from deskhand.notes import frontmatter
 from deskhand.orchestrator import triage
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.desk import desk_server
-from deskhand.web import markdown, visible
+from deskhand.web import markdown, rows, visible
 from deskhand.web.site import site
 from tests.gate.site import Clock
 from tests.mail.letters import letter
@@ -50,8 +50,14 @@ READERS: tuple[Callable[..., Any], ...] = (
         frontmatter.render,
     ),
     *(difflib.unified_diff, triage.delicate),
+    *(rows.make_mail, rows.make_entry),
 )
 """What takes a moment for a long text."""
+OUR_OWN = {
+    f"jinja2.environment.Template.render by {name}"
+    for name in ("render_short", "_draw_keys")
+}
+"""A page whose rows, and with them all that a stranger wrote, were made before, and the table of the keys."""
 LETTER = {
     "to": "ann@example.org",
     "subject": "Hello",
@@ -137,7 +143,7 @@ async def test_no_text_from_outside_is_read_on_the_loops_own_thread(office: Offi
             assert len(await desk.gate.release_due()) == len(cards)
     await desk.close_mailbox()
     desk.close()
-    assert seen == set()
+    assert seen <= OUR_OWN
 
 
 @requirement("page:unstalled")

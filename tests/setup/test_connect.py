@@ -363,7 +363,7 @@ def test_over_http_the_address_is_that_of_the_desk_that_runs_and_the_doctor_sees
                     "http://127.0.0.1:4711/mcp"
                     in (account.folder / FILES["cursor"]).read_text()
                 )
-                assert "4711" not in account.deskhand("doctor").out
+                assert "is connected to" not in account.deskhand("doctor").out
                 lock.announce(4712, {})
                 told = account.deskhand("doctor").out
                 assert (

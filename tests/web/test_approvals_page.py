@@ -443,6 +443,7 @@ async def test_a_folder_that_is_named_like_a_note_hides_nothing_that_waits(
     await asked(desk)
     for folder in ("Approved", "Drafts", "Pending_Approval", "Rejected"):
         (desk.settings.vault / folder / "folder.md").mkdir(parents=True)
+    await person.reads("/")  # opens what stays open
     files = open_files()
 
     pages = [await person.reads("/") for _ in range(5)]

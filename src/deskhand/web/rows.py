@@ -45,13 +45,13 @@ class _Rows:
         return rows
 
 
-def _make_mail(today: date, zone: str, mail: MailSummary) -> Markup:
+def make_mail(today: date, zone: str, mail: MailSummary) -> Markup:
     pieces: Any = templates().get_template("mail_row.html").module
     row: Markup = pieces.row(mail, shown_on(today, mail.date, zone))
     return row
 
 
-def _make_entry(today: date, zone: str, seq: int, entry: Entry, who: str) -> Markup:
+def make_entry(today: date, zone: str, seq: int, entry: Entry, who: str) -> Markup:
     pieces: Any = templates().get_template("timeline_row.html").module
     when = shown_on(today, datetime.fromisoformat(entry.timestamp), zone)
     row: Markup = pieces.row(seq, entry, who, when, _details(entry))
@@ -70,8 +70,8 @@ def _details(entry: Entry) -> list[tuple[str, str]]:
     return [*rows, ("reference", entry.correlation_id)]
 
 
-_mails = _Rows(_make_mail)
-_entries = _Rows(_make_entry)
+_mails = _Rows(make_mail)
+_entries = _Rows(make_entry)
 
 
 async def draw_mails(desk: Desk, mails: Iterable[MailSummary]) -> Markup:
