@@ -72,6 +72,9 @@ def site(desk: Desk, *, beside: Sequence[BaseRoute] = (), demo: bool = False) ->
         *(route for part in PAGES for route in part.routes()),
         *beside,
     ]
+    # Each address is held against one route after the other, and these pages are opened most.
+    often = {path for path, _ in PLACES}
+    routes.sort(key=lambda route: getattr(route, "path", None) not in often)
     failures: dict[object, Callable[[Request, Exception], Awaitable[Response]]] = {
         DeskError: _show_refusal,
         HTTPException: _show_wrong_address,
