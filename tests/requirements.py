@@ -424,6 +424,7 @@ REQUIREMENTS = {
     "doctor:rules": "The doctor names each error in rules.toml with its line and reason.",
     "decide:first": "A first run under `up` writes no note before the person has said all, only new, or none.",
     "page:mail": "The page searches mail, shows one as plain text with its warnings and its thread, and marks nothing.",
+    "page:write": "A new mail is written on the page: a draft opens, whose exact text waits for the person's yes.",
     "page:notes": "The page shows notes by folder and search, rendered so that nothing in them runs or is loaded.",
     "page:obsidian": "The page shows a note as Obsidian does, with the pictures and notes in it, checkboxes, callouts.",
     "page:files": "A file of the vault is sent to the signed-in person alone, as what it is, and nothing in it runs.",

@@ -4,9 +4,7 @@ A reply can be drafted to every other mail too.
 """
 
 import asyncio
-import uuid
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,22 +19,18 @@ from deskhand.errors import (
     Unavailable,
     printable,
 )
-from deskhand.gate import ledger
-from deskhand.gate.asking import participants_of
-from deskhand.gate.completing import in_thread, own_address
-from deskhand.gate.correspondents import learn_about
+from deskhand.gate.completing import own_address
 from deskhand.gate.files import fenced
 from deskhand.gate.outcomes import refuse_off
-from deskhand.gate.requests import DRAFT_PREFIX, open_draft
 from deskhand.mail import FullMessage
 from deskhand.mail.addresses import addresses_in
 from deskhand.mail.answering import address_all, address_author, left_out
 from deskhand.mail.changes import Deed
 from deskhand.mail.mailboxes import find_own
-from deskhand.orchestrator import files, mails, rules, steps
+from deskhand.orchestrator import drafting, files, mails, rules, steps
 from deskhand.orchestrator.steps import Held, LeaseLost, Step
-from deskhand.orchestrator.triage import Decision, sender
-from deskhand.orchestrator.watcher import find_id, fingerprint, key_of
+from deskhand.orchestrator.triage import Decision
+from deskhand.orchestrator.watcher import find_id, key_of
 
 OPEN: tuple[steps.State, ...] = (*steps.LEFT, "handed")
 """States in which the person may still decide."""
@@ -81,31 +75,8 @@ async def reply_to_any(desk: Desk, message_id: str, text: str, *, to_all: bool) 
     try:
         await find(desk, message_id)
     except (Denied, NotFound):
-        return await _draft_alone(desk, message_id, text.strip(), to_all=to_all)
+        return await drafting.draft_reply(desk, message_id, text.strip(), to_all=to_all)
     return await reply(desk, message_id, text, to_all=to_all)
-
-
-async def _draft_alone(desk: Desk, message_id: str, text: str, *, to_all: bool) -> str:
-    """A draft that belongs to no step: triage is over with this mail, or never saw it."""
-    mail = await desk.mailbox.get(message_id)
-    account = await own_address(desk.mailbox, mail)
-    own = {account, *await find_own(desk.mailbox, desk.settings)}
-    signature = desk.settings.signature_of(account)
-    written = mails.write_reply(mail, text, account, own, signature, to_all=to_all)
-    action = in_thread(written, mail)
-    draft_id = f"{DRAFT_PREFIX}{uuid.uuid4().hex[:16]}"
-    request = replace(
-        open_draft(draft_id, action, fingerprint(draft_id), desk.now()),
-        reason="You wrote this reply.",
-        asked_by="person",
-        sender=sender(mail),
-        participants=participants_of(mail),
-        warnings=mails.find_warnings(mail, written),
-    )
-    await learn_about(desk.store, desk.mailbox, action.everybody)
-    await desk.store.write(ledger.insert, request)
-    await desk.door.follow(request)
-    return draft_id
 
 
 async def find_addressees(desk: Desk, mail: FullMessage) -> tuple[str, list[str]] | None:

@@ -33,6 +33,7 @@ from deskhand.web import (
     phone,
     tasks,
     timeline,
+    writing,
 )
 from deskhand.web.address import HSTS, OwnAddress
 from deskhand.web.entry import entry_routes
@@ -48,6 +49,7 @@ PAGES = (
     attachments,
     follow_ups,
     permissions,
+    writing,
     mail,
     notes,
     tasks,

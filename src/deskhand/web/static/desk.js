@@ -116,6 +116,7 @@
     "?": () => help.showModal(),
     "/": () => one("main input[type=search]")?.focus(),
     u: () => one(".toast [data-key=u]")?.click(),
+    c: () => one("#palette-more [data-key=c]").click(),
   };
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.repeat || event.isComposing || one("dialog[open]")) return;
@@ -169,7 +170,7 @@
   function found() {
     const typed = text.value.trim();
     const words = typed.toLowerCase().split(/\s+/);
-    const pages = all(".top nav a, #palette-more a").map((link) => [`Go to ${link.firstChild.textContent.trim()}`, () => link.click()]);
+    const pages = all(".top nav a, #palette-more a:not([data-key])").map((link) => [`Go to ${link.firstChild.textContent.trim()}`, () => link.click()]);
     const doing = all("[data-key]").map((each) => {
       const name = one("summary", each) ?? each;
       return [name.firstChild.textContent.trim(), () => (each.tagName === "DETAILS" ? (each.open = true) : each.click())];
