@@ -553,7 +553,7 @@ async def test_without_javascript_and_on_a_phone_a_mail_is_read_and_decided(
         assert await page.evaluate("document.documentElement.scrollWidth") == PHONE[0]
         await page.goto("/mail")
         await page.get_by_role("link", name="Sent", exact=True).click()
-        await page.get_by_text("No mail matches.").wait_for()
+        await page.get_by_text("There is no mail here.").wait_for()
 
 
 def add_copies(mail: bytes) -> bytes:

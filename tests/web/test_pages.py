@@ -397,6 +397,32 @@ async def test_mail_is_searched_paged_and_read_without_being_marked(world: World
 
 
 @requirement("page:mail")
+async def test_mail_opens_on_the_inbox_and_all_mail_is_one_click_away(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(load(environment(tmp_path)).settings)
+    assert isinstance(desk.mailbox, LocalMailbox)
+    letters = [letter(subject="Fence"), letter(subject="Roof")]
+    await desk.mailbox.receive([Incoming(each, seen=False) for each in letters])
+    (fence,) = await desk.mailbox.search("subject:Fence", 5)
+    await desk.mailbox.change([fence.id], read_change("archive", None))
+    async with served(site(desk)) as address, signed_in(desk, address) as person:
+        first = await person.reads("/mail")
+        assert leads(first) == ["Roof"]
+        folders = dict(re.findall(r'<a href="(/mail[^"]*)"[^>]*>([\w ]+)</a>', first.text))
+        places = {name: unescape(place) for place, name in folders.items()}
+        assert leads(await person.reads(places["All mail"])) == ["Roof", "Fence"]
+        assert leads(await person.reads(places["Inbox"])) == ["Roof"]
+        assert leads(await person.reads("/mail?q=")) == ["Roof", "Fence"]
+        assert leads(await person.reads("/mail?q=fence")) == ["Fence"]
+        # A search that is typed looks into all mail.
+        assert 'name="q" value="" aria' in first.text
+        assert 'aria-current="page">Inbox</a>' in first.text
+    await desk.close_mailbox()
+    desk.close()
+
+
+@requirement("page:mail")
 @requirement("page:timeline")
 async def test_a_page_that_is_read_again_a_day_later_says_yesterday(world: World) -> None:
     real = world.desk.now

@@ -44,11 +44,14 @@ from deskhand.web.unavailable import or_unavailable
 PAGE = 25
 MOST_PAGES = 20
 """A mailbox gives its newest results only from the start: further pages cost more, so there is a last one."""
+INBOX = "in:inbox"
 FOLDERS = (
-    ("Inbox", "in:inbox"),
+    ("Inbox", INBOX),
     ("Unread", "in:inbox is:unread"),
     ("Sent", "in:sent"),
+    ("All mail", ""),
 )
+_OF_FOLDERS = frozenset(query for _, query in FOLDERS)
 MOST_READ = 20
 """Mails of a thread that are shown whole."""
 LATE = timedelta(minutes=10)
@@ -89,7 +92,7 @@ def routes() -> list[Route]:
 
 async def _list(request: Request) -> Response:
     desk = desk_of(request)
-    query = request.query_params.get("q", "").strip()
+    query = request.query_params.get("q", INBOX).strip()
     number = min(number_in(request, "page", digits=3) or 1, MOST_PAGES)
     problem: InvalidInput | None = None
     found: list[MailSummary] = []
@@ -106,6 +109,7 @@ async def _list(request: Request) -> Response:
         title="Mail",
         problem=problem,
         query=query,
+        in_folder=query in _OF_FOLDERS,
         mails=await draw_mails(desk, shown),
         number=number,
         more=len(found) > number * PAGE,
@@ -131,11 +135,8 @@ def _name_several(desk: Desk) -> list[str]:
 def _list_folders(account: str) -> list[tuple[str, str, str]]:
     """What each folder is called, by which search it is found, and where."""
     return [
-        ("All mail", "", "/mail"),
-        *(
-            (name, query, f"/mail?{urlencode({'q': query, 'account': account})}")
-            for name, query in FOLDERS
-        ),
+        (name, query, f"/mail?{urlencode({'q': query, 'account': account})}")
+        for name, query in FOLDERS
     ]
 
 
