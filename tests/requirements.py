@@ -358,6 +358,7 @@ REQUIREMENTS = {
     "origin:answers": "Under inbox.origin the page and the MCP endpoints answer behind a TLS proxy, cookies secure.",
     "origin:closed": "No other name, no plain HTTP and no proxy that was not named gets an answer under it.",
     "origin:forwarded": "What a forwarded header says counts from a named proxy alone, and without inbox.origin never.",
+    "words:one": "A person reads one name for each state, action and result wherever it stands; programs read codes.",
     "page:card": "A card shows exactly what would leave, to whom, from where, and what to know before saying yes.",
     "page:hold": "A yes given on the page can be undone until its hold ends, and leaves once afterwards.",
     "page:edit": "What the person edits before saying yes leaves exactly so; a refused edit loses no word.",

@@ -22,7 +22,7 @@ async def test_a_person_lists_reads_approves_and_rejects_at_the_command_line(
     site: Site,
 ) -> None:
     assert site.home.command("approvals").stdout == "nothing waits\n"
-    assert site.home.command("approvals", "--snoozed").stdout == "nothing is put off\n"
+    assert site.home.command("approvals", "--snoozed").stdout == "nothing is snoozed\n"
     async with site.client("email") as client:
         await said(client, "send_email", **HELLO)
         (row,) = [
@@ -337,6 +337,6 @@ def test_the_terminal_calls_a_call_no_mail_and_names_times_as_people_do(site: Si
     site.home.command("snooze", asked.id, "2h")
     said_then = site.home.command("status").stdout
     assert asked.id not in said_then
-    assert "Nothing waits.\n\nNot in this list: put off: 1." in said_then
+    assert "Nothing waits.\n\nNot in this list: snoozed: 1." in said_then
     assert "03:04:05" not in said_then
     assert "2 Jan" in said_then

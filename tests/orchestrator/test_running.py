@@ -244,7 +244,8 @@ def test_status_and_the_dashboard_show_counts_what_waits_and_no_live_links_of_st
     assert waiting["age_seconds"] >= 0
     page = (office.vault / "Dashboard.md").read_text()
     assert "| Needs_Action | 2 |" in page
-    assert "draft to ann@example.org" in page
+    assert "drafted reply to ann@example.org" in page
+    assert not re.search(r"last mail: 20..-", page)
     assert "[[" not in page
     assert "cursor" in _state(office)
     assert re.search(r"Needs_Action\D+2", office.home.command("status").stdout)

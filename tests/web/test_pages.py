@@ -19,7 +19,7 @@ import nh3
 import pytest
 from mcp import Client
 
-from deskhand import audit, tokens
+from deskhand import audit, tokens, wording
 from deskhand.agents.mail import AgentMessage
 from deskhand.app import Desk
 from deskhand.audit import search
@@ -1134,7 +1134,7 @@ async def test_the_record_is_filtered_and_paged_and_adds_up(world: World) -> Non
     days = await world.desk.store.read(search.by_day, first, drawn, "Europe/Berlin")
     assert days
     for _, result, entries in days:
-        assert f"{entries} {result}</title>" in newest.text
+        assert f"{entries} {wording.name_result(result)}</title>" in newest.text
     assert "0 of 10 emails sent in the last hour" in newest.text
 
 

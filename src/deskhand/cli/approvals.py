@@ -37,7 +37,7 @@ def add_to(commands: Any) -> None:
         commands, "approvals", _list, "list what waits for your answer", json=True
     )
     listing.add_argument(
-        "--snoozed", action="store_true", help="list what you put off instead"
+        "--snoozed", action="store_true", help="list what you snoozed instead"
     )
     show = command(
         commands, "show", _show, "show one request, exactly as it would be sent", json=True
@@ -57,7 +57,11 @@ def add_to(commands: Any) -> None:
         commands, "respond", _respond, "say no and how to do it instead", json=True
     )
     snooze = command(
-        commands, "snooze", _snooze, "put a request off; it expires all the same", json=True
+        commands,
+        "snooze",
+        _snooze,
+        "snooze a request: out of sight until then; it expires all the same",
+        json=True,
     )
     for each in (show, approve, reject, edit, respond, snooze):
         each.add_argument(
@@ -102,7 +106,7 @@ def _list(options: argparse.Namespace) -> None:
     for card in cards:
         _print(card, options)
     if not cards and not options.json:
-        print("nothing is put off" if options.snoozed else "nothing waits")
+        print("nothing is snoozed" if options.snoozed else "nothing waits")
 
 
 async def _waiting(desk: "Desk", *, snoozed: bool) -> "list[Card]":
@@ -116,6 +120,7 @@ async def _waiting(desk: "Desk", *, snoozed: bool) -> "list[Card]":
 def _show(options: argparse.Namespace) -> None:
     from deskhand.cli.asking import describe_card
     from deskhand.gate import links
+    from deskhand.wording import name_state
 
     async def work(desk: "Desk") -> "tuple[Card, str, str | None]":
         request = await desk.waiting.find(options.id)
@@ -135,7 +140,7 @@ def _show(options: argparse.Namespace) -> None:
         print(json.dumps(_fields(card) | {"filepath": file, "text": text}))
         return
     print(plain(text))
-    for line in (f"state: {card.state}", *describe_card(card)):
+    for line in (f"state: {name_state(card.state, card.kind)}", *describe_card(card)):
         print(one_line(line), file=sys.stderr)
     print(
         f"digest: {card.digest}",
@@ -310,12 +315,17 @@ def _at_the_desk(work: "Callable[[Desk], Awaitable[T]]") -> T:
 
 
 def _print(card: "Card", options: argparse.Namespace) -> None:
+    from deskhand.gate.cards import WORDS
+    from deskhand.wording import name_state
+
     to = ", ".join(
         f"{each.address}{'' if each.known else ' (new)'}" for each in card.everybody
     )
     until = f"  until {say_time(card.until)}" if card.until else ""
     asked = f"  asked by {card.asker}, {say_time(card.created)}"
-    line = f"{card.id}  {card.state:<8}  {card.risk.level:<6}  {card.kind}  {to}  {card.subject}{until}{asked}"
+    state = name_state(card.state, card.kind)
+    what = f"{WORDS[card.kind]}  {to}  {card.subject}"
+    line = f"{card.id}  {state:<8}  {card.risk.level:<6}  {what}{until}{asked}"
     print(json.dumps(_fields(card)) if options.json else one_line(line))
 
 

@@ -2,11 +2,9 @@
 
 import argparse
 import asyncio
-import re
 import signal
 import sys
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +14,6 @@ from deskhand.errors import DeskError, Unavailable, describe
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
-
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 
 
 def add_to(commands: Any) -> None:
@@ -97,8 +93,6 @@ def _status(options: argparse.Namespace) -> None:
         zone = load().settings.timezone
 
         def say(text: str) -> str:
-            return _MOMENT.sub(
-                lambda at: natural(datetime.fromisoformat(at[0]), now, zone), one_line(text)
-            )
+            return status.name_times(one_line(text), lambda at: natural(at, now, zone))
 
         print(status.page(found, now, one_line, say).partition("---\n\n")[2])

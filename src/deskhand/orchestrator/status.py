@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -13,13 +14,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from deskhand import audit
+from deskhand import audit, clock, wording
 from deskhand.app import Desk
 from deskhand.audit import witness
 from deskhand.clock import iso, span
 from deskhand.config import Settings
 from deskhand.errors import DeskError
 from deskhand.gate import lists
+from deskhand.gate.cards import WORDS, Kind
 from deskhand.gate.idle import IdleFile
 from deskhand.gate.requests import Request
 from deskhand.notes import frontmatter
@@ -49,18 +51,23 @@ _FORMER = {
 }
 _ASIDE = "orchestrator_state.put-aside-"
 _DASHBOARD = "dashboard"
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 _REFRESH = timedelta(seconds=5)
 
 
 class WaitingLine(BaseModel):
     id: str
     what: str
+    about: str
+    """The same as a person knows it."""
     since: str
     age_seconds: int
 
 
 class Trouble(BaseModel):
     what: str
+    about: str = ""
+    """The same as a person knows it."""
     state: str
     error: str
     attempts: int
@@ -236,8 +243,18 @@ async def publish(desk: Desk, health: Mapping[str, Any], *, always: bool = False
         witness.FILE,
         witness.describe(await desk.store.read(audit.head), now),
     )
-    text = await asyncio.to_thread(page, await facts(desk), now)
+    zone = desk.settings.timezone
+
+    def say(text: str) -> str:
+        return escape_sentence(name_times(text, lambda at: clock.dated(at, zone)))
+
+    text = await asyncio.to_thread(page, await facts(desk), now, say=say)
     await asyncio.to_thread(files.write, root, (), DASHBOARD, text.encode())
+
+
+def name_times(text: str, words: Callable[[datetime], str]) -> str:
+    """The text with each exact time in it as a person says it."""
+    return _MOMENT.sub(lambda at: words(datetime.fromisoformat(at[0])), text)
 
 
 async def _find_cursor(desk: Desk, account: str) -> str | None:
@@ -264,7 +281,7 @@ def page(
         )
 
     lines = [
-        f"- {put(each.what)} ({span(each.age_seconds)}, `{each.id}`)"
+        f"- {put(each.about)} ({span(each.age_seconds)}, `{each.id}`)"
         for each in status.waiting
     ]
     if status.waiting_total > len(status.waiting):
@@ -278,19 +295,16 @@ def page(
         lines.append(
             f"- {many} {'message' if many == 1 else 'messages'} of agents to you, on the page under Agents"
         )
-    troubles = [
-        f"- {put(each.what)}: {say(each.error)} ({each.state}, tried {each.attempts} times)"
-        for each in status.errors
-    ]
+    troubles = [f"- {_describe_trouble(each, put, say)}" for each in status.errors]
     health = [
-        f"- {name}: {say(str(value))}"
+        f"- {wording.spaced(name)}: {say(_describe_health(value))}"
         for name, value in status.health.items()
         if name != "cursor"
     ]
     parts = [
         "# The desk",
         f"## Folders\n\n| folder | notes |\n|---|---|\n{table(status.folders)}",
-        f"## Mails\n\n| state | mails |\n|---|---|\n{table(status.mails)}",
+        f"## Mails\n\n| state | mails |\n|---|---|\n{table(wording.name_mails(status.mails))}",
         "## Waiting for you\n\n" + ("\n".join(lines) or "Nothing waits."),
         *_list_resting(status),
         *_list_files("In Approved/, but not sent", status.idle, put, say),
@@ -302,11 +316,26 @@ def page(
     return frontmatter.render(properties, "\n" + "\n\n".join(parts) + "\n")
 
 
+def _describe_trouble(
+    trouble: Trouble, put: Callable[[str], str], say: Callable[[str], str]
+) -> str:
+    error = wording.plain_error(trouble.error)
+    times = "once" if trouble.attempts == 1 else f"{trouble.attempts} times"
+    return f"{put(trouble.about or trouble.what)}: {say(error)} (tried {times})"
+
+
+def _describe_health(value: Any) -> str:
+    """A value of the state file; what has parts is read part by part."""
+    if not isinstance(value, dict):
+        return str(value)
+    return ", ".join(f"{name}: {each}" for name, each in value.items())
+
+
 def _list_resting(status: Status) -> list[str]:
     """What the counts above have and the list of what waits has not."""
     counts = {
-        "approved and not gone yet": status.held,
-        "put off": status.snoozed,
+        wording.name_state("held"): status.held,
+        wording.name_state("snoozed"): status.snoozed,
         "mails to decide that were put off": status.mails_put_off,
     }
     said = [f"{name}: {count}" for name, count in counts.items() if count]
@@ -329,12 +358,18 @@ def _waiting(request: Request, now: datetime) -> WaitingLine:
     action = request.action
     people = _name_people(action.everybody or (action.to,))
     whom = f" to {people}" if people else ""
+    kind: Kind = "draft" if request.origin == "draft" else action.kind
+    about = f"{WORDS[kind]}{whom}: {action.subject}"
     what = f"{action.kind}{whom}: {action.subject}"
     if request.origin == "draft":
         what = f"draft to {people}"
     age = max(0, round((now - request.created).total_seconds()))
     return WaitingLine(
-        id=request.id, what=what, since=iso(request.created), age_seconds=age
+        id=request.id,
+        what=what,
+        about=about,
+        since=iso(request.created),
+        age_seconds=age,
     )
 
 
@@ -347,16 +382,24 @@ def _name_people(addresses: Sequence[str]) -> str:
 
 def _troubles(tx: Transaction) -> list[Trouble]:
     mails = [
-        (step.key, step.state, step.error, step.attempts)
+        (step.key, f"mail {step.data.note or ''}", step.state, step.error, step.attempts)
         for step in steps.troubles(tx, SHOWN)
     ]
     sends = [
-        (f"send:{each.id}", each.state, each.error, each.attempts)
+        (
+            f"send:{each.id}",
+            f"request {each.id}: {each.action.subject}",
+            each.state,
+            each.error,
+            each.attempts,
+        )
         for each in lists.troubles(tx, SHOWN)
     ]
     return [
-        Trouble(what=what, state=state, error=error or "", attempts=attempts)
-        for what, state, error, attempts in [*sends, *mails][:SHOWN]
+        Trouble(
+            what=what, about=about.strip(), state=state, error=error or "", attempts=tries
+        )
+        for what, about, state, error, tries in [*sends, *mails][:SHOWN]
     ]
 
 

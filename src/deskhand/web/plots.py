@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-RESULTS = ("success", "waiting", "rejected", "rate_limited", "error", "dev_mode")
+from deskhand.wording import RESULTS, name_result
+
 HEIGHT = 120
 WIDTH = 600
 _LONGEST = "over 1 day"
@@ -55,10 +56,10 @@ def by_day(counts: Iterable[tuple[date, str, int]], first: date, days: int) -> P
         below = 0
         for result, entries in results.items():
             if entries:
-                says = f"{said}: {entries} {result}"
+                says = f"{said}: {entries} {name_result(result)}"
                 bars.append(_bar(place, days, below, entries, top, result, says))
             below += entries
-    return Plot(bars, top, list(RESULTS), rows)
+    return Plot(bars, top, [name_result(each) for each in RESULTS], rows)
 
 
 def say_day(day: date) -> str:

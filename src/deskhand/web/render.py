@@ -28,6 +28,7 @@ from deskhand.web.last import Undoable, describe_decided, describe_last
 from deskhand.web.linked import linked
 from deskhand.web.signing import describe_signing
 from deskhand.web.visible import coded, sentence, visible
+from deskhand.wording import name_state
 
 HERE = Path(__file__).parent
 PLACES = (
@@ -82,6 +83,7 @@ def templates() -> Environment:
     made.filters["coded"] = coded
     made.filters["sentence"] = sentence
     made.globals["words_for"] = WORDS
+    made.globals["name_state"] = name_state
     return made
 
 

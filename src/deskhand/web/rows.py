@@ -13,6 +13,7 @@ from deskhand.audit import Entry
 from deskhand.mail import MailSummary
 from deskhand.web.render import templates
 from deskhand.web.times import shown_on, today_of
+from deskhand.wording import name_action, name_result, plain_error, spaced
 
 KEPT = 500
 LONGEST = 3000
@@ -55,19 +56,21 @@ def make_mail(today: date, zone: str, mail: MailSummary) -> Markup:
 def make_entry(today: date, zone: str, seq: int, entry: Entry, who: str) -> Markup:
     pieces: Any = templates().get_template("timeline_row.html").module
     when = shown_on(today, datetime.fromisoformat(entry.timestamp), zone)
-    row: Markup = pieces.row(seq, entry, who, when, _details(entry))
+    names = name_action(entry.action_type), name_result(entry.result)
+    error = plain_error(entry.error or "")
+    row: Markup = pieces.row(seq, entry, *names, error, who, when, _details(entry))
     return row
 
 
 def _details(entry: Entry) -> list[tuple[str, str]]:
-    rows = [("actor", entry.actor)]
+    rows = [("written as", f"{entry.actor}, {entry.action_type}, {entry.result}")]
     for key, value in (entry.parameters or {}).items():
         if key == "asker":
             continue  # it stands before the line
         if isinstance(value, str):
-            rows.append((key, value))
+            rows.append((spaced(key), value))
         elif value is not None:
-            rows.append((key, json.dumps(value)))
+            rows.append((spaced(key), json.dumps(value)))
     return [*rows, ("reference", entry.correlation_id)]
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from datetime import date, timedelta
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any
 
 from markupsafe import Markup
 from starlette.background import BackgroundTask
@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from deskhand.app import Desk
 from deskhand.askers import describe_actor
-from deskhand.audit import Entry, Result, search
+from deskhand.audit import Entry, search
 from deskhand.audit.search import EntryFilter
 from deskhand.clock import length, local
 from deskhand.gate import lists, sends
@@ -32,6 +32,7 @@ from deskhand.web.rows import draw_entries
 from deskhand.web.times import shown_time
 from deskhand.web.unavailable import or_unavailable
 from deskhand.web.verification import Followed, Verification
+from deskhand.wording import RESULTS, name_choices
 
 PAGE = 50
 DAYS = 30
@@ -70,7 +71,7 @@ async def _timeline(request: Request) -> Response:
         partly=len(found.entries) < PAGE and found.older,
         wanted=wanted,
         before=before,
-        results=get_args(Result),
+        results=RESULTS,
         verification=verification,
         verified=verification.since and shown_time(desk, verification.since),
         limit=desk.settings.max_sends,
@@ -105,8 +106,8 @@ def _collect(
             tx,
             [(entry.parameters or {}).get("action_id") for _, entry in found.entries],
         ),
-        "actors": actors,
-        "actions": actions,
+        "actors": name_choices(actors, "actor"),
+        "actions": name_choices(actions, "action"),
         "first": first,
         "days": search.by_day(tx, first, DAYS, zone),
         "waits": lists.waits_of(tx, since, DECISIONS),

@@ -1,0 +1,157 @@
+"""What a person reads for each code of the desk: one table for the page, the terminal, the vault and the record.
+
+Programs read the codes themselves (`--json`, MCP, file properties, addresses of pages). Here each has one name.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import get_args
+
+from deskhand.askers import describe_asker
+from deskhand.errors import MCPErrorCode
+
+STATES = {
+    "waiting": "waiting",
+    "snoozed": "snoozed",
+    "held": "approved",
+    "approved": "approved",
+    "sending": "sending",
+    "sent": "sent",
+    "unknown": "unclear",
+    "rejected": "rejected",
+    "expired": "expired",
+    "withdrawn": "withdrawn",
+    "failed": "not sent",
+}
+"""Of a request. A hold is a yes that can be undone: the person said yes, and that is what they read."""
+_DONE = {"sending": "under way", "sent": "done", "failed": "not done"}
+_ANSWERED = {"sent": "answered"}
+_UNSENT = {
+    "update_emails": _DONE,
+    "unsubscribe": _DONE,
+    "call_tool": _DONE,
+    "ask_person": _DONE | _ANSWERED,
+}
+"""By kind: what is no mail is not sent."""
+
+MAILS = {
+    "arrived": "new",
+    "decided": "being filed",
+    "archived": "archived",
+    "needs_info": "to decide",
+    "delegated": "to decide",
+    "handed": "with an assistant",
+    "drafted": "reply drafted",
+    "answered": "answered",
+    "rejected": "reply rejected",
+}
+"""Of a mail that came in."""
+
+RESULTS = {
+    "success": "done",
+    "waiting": "waiting",
+    "rejected": "refused",
+    "rate_limited": "over the limit",
+    "error": "failed",
+    "dev_mode": "sending is off",
+}
+"""How something ended, on the record."""
+
+_ACTIONS = {
+    # What the person said to a request.
+    "held": "Approved",
+    "approved": "Approved",
+    "rejected": "Rejected",
+    "edited": "Edited",
+    "responded": "Sent back with a note",
+    "snoozed": "Snoozed",
+    "woken": "Brought back",
+    "undone": "Undone",
+    "permitted": "Permitted from now on",
+    "replied": "Answered",
+    # What was asked for.
+    "send_email": "Send a mail",
+    "reply_email": "Reply to a mail",
+    "forward_email": "Forward a mail",
+    "draft_email": "Draft a mail",
+    "update_emails": "Change mails",
+    "unsubscribe": "Leave a list",
+    "call_tool": "Call a tool",
+    "ask_person": "Ask the person",
+    "answer": "Prove an answer",
+    "bring_in": "Bring in mail",
+    "connect": "Connect",
+    "decide_mail": "Decide about a mail",
+    "follow_up": "Wait for an answer",
+    "cancel_follow_up": "Wait for an answer no more",
+    "mark_task_completed": "Complete a task",
+    "reply_to_mail": "Begin a reply",
+    "search": "Search",
+    "undo_task_change": "Undo a change of a task",
+}
+"""What was done. What is not here is named by its own words."""
+
+_ACTORS = {
+    "claude_mcp": "Claude Code, for its own tools",
+    "desk_mcp": "assistants, at the whole desk",
+    "email_mcp": "assistants, at the mail",
+    "gmail_mcp": "assistants, at Gmail",
+    "guard_mcp": "assistants, at other servers",
+    "obsidian_mcp": "assistants, at the notes",
+    "tasks_mcp": "assistants, at the tasks",
+    "agentmail_mcp": "assistants, at messages",
+    "tasks_api": "programs, at the tasks",
+    "tasks_cli": "you, in the terminal",
+    "follow_up": "the desk, for your follow-ups",
+    "orchestrator": "the desk, for your mail",
+}
+_CODE = re.compile(rf"^(?:{'|'.join(get_args(MCPErrorCode))}): (?=.)", re.DOTALL)
+
+
+def name_state(state: str, kind: str = "send_email") -> str:
+    """The state of a request of that kind."""
+    return _UNSENT.get(kind, {}).get(state) or STATES[state]
+
+
+def name_result(result: str) -> str:
+    return RESULTS.get(result) or spaced(result)
+
+
+def name_action(action: str) -> str:
+    """What was done; of a tool that only another server knows its own name, in words."""
+    words = _ACTIONS.get(action)
+    if words is None:
+        words = spaced(action)
+        words = f"{words[:1].upper()}{words[1:]}"
+    return words
+
+
+def name_actor(actor: str) -> str:
+    """Whoever acts by that name on the record, all of them together."""
+    return _ACTORS.get(actor) or describe_asker(None, actor)
+
+
+def name_mails(counts: Mapping[str, int]) -> dict[str, int]:
+    """How many mails have each name; two states that are one to a person are counted together."""
+    found: dict[str, int] = {}
+    for state, count in counts.items():
+        name = MAILS.get(state) or spaced(state)
+        found[name] = found.get(name, 0) + count
+    return found
+
+
+def name_choices(codes: Iterable[str], kind: str) -> list[tuple[str, str]]:
+    """Each code of an action, an actor or a result with its name, by name: what a list offers."""
+    names = {"action": name_action, "actor": name_actor, "result": name_result}
+    return sorted(
+        ((code, names[kind](code)) for code in codes), key=lambda each: each[1].casefold()
+    )
+
+
+def plain_error(error: str) -> str:
+    """An error of the record without the code that it begins with."""
+    return _CODE.sub("", error)
+
+
+def spaced(code: str) -> str:
+    return code.replace("_", " ")
