@@ -428,6 +428,7 @@ REQUIREMENTS = {
     "page:write": "A new mail is written on the page: a draft opens, whose exact text waits for the person's yes.",
     "page:notes": "The page shows notes by folder and search, rendered so that nothing in them runs or is loaded.",
     "page:obsidian": "The page shows a note as Obsidian does, with the pictures and notes in it, checkboxes, callouts.",
+    "page:ticks": "A checkbox of a note is ticked on the page: one byte, on the record, over nobody's save.",
     "page:files": "A file of the vault is sent to the signed-in person alone, as what it is, and nothing in it runs.",
     "page:tasks": "The page lists, adds, changes and moves the person's tasks, and loses no change of another window.",
     "page:agents": "The page shows agents and their threads as data; the person writes as the person.",

@@ -19,6 +19,7 @@ from deskhand.clock import utc_now
 from deskhand.errors import (
     Changed,
     Denied,
+    DeskError,
     FieldProblem,
     InvalidInput,
     NotFound,
@@ -26,7 +27,16 @@ from deskhand.errors import (
     Unreadable,
     printable,
 )
-from deskhand.notes import attachments, catalog, disk, editing, frontmatter, paths, walk
+from deskhand.notes import (
+    attachments,
+    catalog,
+    disk,
+    editing,
+    frontmatter,
+    paths,
+    ticking,
+    walk,
+)
 from deskhand.notes.attached import read_file
 from deskhand.notes.editing import Edit, EditedText
 from deskhand.notes.index import Index, Last, Missing, NoteList, NoteMatch, is_absent
@@ -263,6 +273,20 @@ class Vault:
     ) -> EditedNote:
         """Make all the edits or none; every byte outside them stays."""
         return self._change(path, partial(editing.edit, edits=edits), if_match=if_match)
+
+    def tick(self, path: str, line: int, mark: str, if_match: str) -> EditedNote:
+        """Put another mark into the checkbox on a line of the body; every other byte stays."""
+        return self._change(
+            path, partial(ticking.tick, line=line, mark=mark), if_match=if_match
+        )
+
+    def is_closed(self, path: str) -> bool:
+        """Whether the note lies where only the person's own editor changes anything."""
+        try:
+            paths.deny_protected(paths.note_path(path), self._inside)
+        except DeskError:
+            return True
+        return False
 
     def _change(
         self,

@@ -55,10 +55,12 @@ _BLOCKS = {
     "ul",
 }
 _TABLES = {"table", "tbody", "td", "th", "thead", "tr"}
-_WORDS = {"a", "br", "code", "del", "em", "img", "input", "mark", "s", "strong", "sup"}
-_TAGS = _BLOCKS | _TABLES | _WORDS
+_WORDS = {"a", "br", "code", "del", "em", "img", "mark", "s", "strong", "sup"}
+_FIELDS = {"button", "input"}
+_TAGS = _BLOCKS | _TABLES | _WORDS | _FIELDS
 _ATTRIBUTES = {
     "a": {"aria-label", "href"},
+    "button": {"aria-checked", "aria-label", "id", "value"},
     "details": {"open"},
     "img": {"alt", "height", "loading", "src", "width"},
     "input": {"aria-label", "checked", "disabled"},
@@ -67,6 +69,7 @@ _ATTRIBUTES = {
 }
 _CLASSES = {
     "a": {"tag"},
+    "button": {"box"},
     "details": set(obsidian_markdown.LOOKS),
     "div": {"embed", *obsidian_markdown.LOOKS},
     "ol": {"footnotes"},
@@ -77,24 +80,50 @@ _OUTSIDE = frozenset({"http", "https", "mailto"})
 _SIZE = re.compile(r"(?:^|\|)\s*(\d{1,4})(?:x(\d{1,4}))?\s*\Z")
 
 
-def html(text: str, path: str, vaults: Vaults | None = None) -> str:
-    """The note at `path` as safe HTML; its headings begin at the second level, below the page's own."""
-    made = _NotePage(vaults).render(text, path)
+TICK = "tick"
+"""The form of the page to which the boxes of a note belong."""
+
+
+def html(text: str, path: str, vaults: Vaults | None = None, *, ticks: bool = False) -> str:
+    """The note at `path` as safe HTML; its headings begin at the second level, below the page's own.
+
+    With `ticks` its own checkboxes are buttons of the page's form.
+    """
+    made = _NotePage(vaults, ticks=ticks).render(text, path)
     return nh3.clean(
         made,
         tags=_TAGS,
         attributes=_ATTRIBUTES,
         allowed_classes=_CLASSES,
-        tag_attribute_values={"input": {"type": {"checkbox"}}},
+        tag_attribute_values={
+            "input": {"type": {"checkbox"}},
+            "button": {"form": {TICK}, "name": {"line"}, "role": {"checkbox"}},
+        },
         url_schemes=set(_OUTSIDE),
     )
+
+
+def find_box(text: str, line: int) -> str | None:
+    """The mark of the checkbox that is on this line of a note's body; None where there is none to tick."""
+    if len(text) > LONGEST:
+        return None
+    tokens = _parser().parse(text, {})
+    found = [
+        token.content
+        for token in tokens
+        if token.type == "checkbox" and token.meta["line"] == line
+    ]
+    if found and found[0] in obsidian_markdown.TICKS:
+        return found[0]
+    return None
 
 
 class _NotePage:
     """One note, and the notes that are shown within it."""
 
-    def __init__(self, vaults: Vaults | None) -> None:
+    def __init__(self, vaults: Vaults | None, *, ticks: bool = False) -> None:
         self._vaults = vaults
+        self._ticks = ticks
         self._left = LONGEST
         self._parts = 0
 
@@ -107,6 +136,8 @@ class _NotePage:
         every = [each for block in (tokens, *notes) for each in _all(block)]
         for token in every:
             _direct(token, path)
+            if token.type == "checkbox" and self._ticks and not within:
+                token.meta["form"] = TICK
         self._fill([token for token in every if token.type == "embed"], path, within=within)
         shown, *listed = [
             str(_parser().renderer.render(each, _parser().options, env))

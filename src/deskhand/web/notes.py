@@ -8,18 +8,21 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from anyio import to_thread
+from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from deskhand.errors import BadConfig, DeskError, NotFound
+from deskhand.askers import PERSON
+from deskhand.errors import BadConfig, Changed, DeskError, InvalidInput, NotFound
 from deskhand.notes.links import ending
 from deskhand.notes.vault import FolderListing, Vault
 from deskhand.notes.view import VaultView, viewing
 from deskhand.web import markdown
-from deskhand.web.entry import page
+from deskhand.web.entry import effect, page
+from deskhand.web.obsidian_markdown import TICKS
 from deskhand.web.render import render
-from deskhand.web.request import desk_of, next_page, number_in
+from deskhand.web.request import desk_of, done_in, next_page, number_in, text_in
 from deskhand.web.unavailable import or_unavailable
 
 PAGE = 50
@@ -27,6 +30,12 @@ _FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 _LINK = re.compile(
     r"\[\[(?P<target>[^\[\]|#\n]+)(?:#[^\[\]|\n]*)?(?:\|(?P<alias>[^\[\]\n]+))?\]\]"
 )
+_LINE = re.compile(r"[0-9]{1,6}")
+_CHANGED = Changed(
+    "The note was changed since you opened it, so nothing was ticked",
+    hint="this is how it stands now; tick it here",
+)
+_DONE = {"tick": "Ticked.", "untick": "No longer ticked."}
 FOLDER_PAGE = 200
 BACKLINKS = 30
 
@@ -37,6 +46,7 @@ def routes() -> list[Route]:
         page("/notes/open", or_unavailable("Notes", _open)),
         page("/notes/link", or_unavailable("Notes", _follow)),
         page("/notes/file", or_unavailable("Notes", _send_file)),
+        effect("/notes/tick", _tick),
     ]
 
 
@@ -116,17 +126,48 @@ async def _folder(request: Request) -> Response:
 
 
 async def _open(request: Request) -> Response:
+    return await _show(request, request.query_params.get("path", ""))
+
+
+async def _tick(request: Request, form: FormData) -> Response:
+    """Tick a box of the note as it was shown, or take the tick out."""
+    desk = desk_of(request)
+    asked = text_in(form, "path")
+    line = int(text_in(form, "line")) if _LINE.fullmatch(text_in(form, "line")) else -1
+    name, path = desk.vaults.place(asked)
+    vault = desk.vaults.vault(name)
+    note = await to_thread.run_sync(vault.read, path)
+    if note.etag != text_in(form, "etag"):
+        return await _show(request, asked, _CHANGED)
+    mark = await to_thread.run_sync(markdown.find_box, note.body, line)
+    if mark is None:
+        raise InvalidInput("No checkbox is on that line.", hint="open the note again")
+    now = TICKS[mark]
+    await desk.settle_record()
+    try:
+        await to_thread.run_sync(vault.tick, path, line, now, note.etag)
+    except Changed:
+        return await _show(request, asked, _CHANGED)
+    carried = desk.vaults.carry(name, note.path)
+    facts = {"path": carried, "line": line + 1}
+    done = "untick" if now == " " else "tick"
+    await desk.record(PERSON, f"{done}_checkbox", carried, facts, None, 0)
+    return RedirectResponse(f"{markdown.note_address(carried)}&done={done}#box-{line}", 303)
+
+
+async def _show(request: Request, asked: str, problem: DeskError | None = None) -> Response:
     desk = desk_of(request)
     vaults = desk.vaults
-    name, path = vaults.place(request.query_params.get("path", ""))
+    name, path = vaults.place(asked)
     carry = partial(vaults.carry, name)
-    note = await to_thread.run_sync(vaults.vault(name).read, path)
+    vault = vaults.vault(name)
+    note = await to_thread.run_sync(vault.read, path)
     html = None
     if len(note.body) <= markdown.LONGEST:
-        html = await to_thread.run_sync(markdown.html, note.body, carry(note.path), vaults)
-    links, count = await to_thread.run_sync(
-        vaults.vault(name).index.backlinks, note.path, BACKLINKS
-    )
+        ticks = not vault.is_closed(note.path)
+        draw = partial(markdown.html, note.body, carry(note.path), vaults, ticks=ticks)
+        html = await to_thread.run_sync(draw)
+    links, count = await to_thread.run_sync(vault.index.backlinks, note.path, BACKLINKS)
     place = desk.settings.find_vault(name).path / note.path
     folder = posixpath.dirname(note.path)
     return await render(
@@ -134,6 +175,9 @@ async def _open(request: Request) -> Response:
         "note.html",
         title=posixpath.basename(note.path).removesuffix(".md"),
         note=note,
+        path=carry(note.path),
+        done=done_in(request, _DONE),
+        problem=problem,
         vault=name,
         several=vaults.are_several,
         root=carry(""),

@@ -52,6 +52,9 @@ _CALLOUT = re.compile(
 _CHECKBOX = re.compile(r"\[(?P<mark>[^\[\]\n])\][ \t]+(?=\S)")
 
 
+TICKS = {" ": "x", "x": " ", "X": " "}
+"""What a tick makes of each mark; other marks have meanings that only their writer knows."""
+_LONGEST_NAME = 100
 _HIDING = "%%"
 """Stands before and behind a comment of the writer's."""
 _BLOCK_ID = re.compile(r"(?:^|[ \t\n])\^[A-Za-z0-9-]{1,100}[ \t]*\Z")
@@ -249,13 +252,19 @@ def _shape_blocks(state: Any) -> None:
             # Before the paragraph that has begun already.
             tokens[-1:-1] = _callout(quotes[-1], found)
         elif found:
-            tokens.append(Token("checkbox", "", 0, content=found["mark"]))
+            tokens.append(_checkbox(token, found))
         if found:
             token.content = token.content[found.end() :]
             if not token.content:
                 tokens[-1].hidden = state.tokens[at + 1].hidden = True
         tokens.append(token)
     state.tokens = tokens
+
+
+def _checkbox(text: Token, found: re.Match[str]) -> Token:
+    """The box before the text of an item, with the line of the source on which it stands."""
+    line = text.map[0] if text.map else None
+    return Token("checkbox", "", 0, content=found["mark"], meta={"line": line})
 
 
 def _hide_ids(state: Any) -> None:
@@ -292,10 +301,33 @@ def _callout(quote: Token, found: re.Match[str]) -> list[Token]:
     ]
 
 
+def _render_tick(token: Token, name: str) -> str:
+    """A box that the person can tick: a button of the form that the page has."""
+    line = token.meta["line"]
+    ticked = "false" if token.content == " " else "true"
+    return (
+        f'<button form="{token.meta["form"]}" name="line" value="{line}" id="box-{line}" class="box"'
+        f' role="checkbox" aria-checked="{ticked}" aria-label="{escapeHtml(name)}"></button> '
+    )
+
+
+def _name_item(text: Token) -> str:
+    """What an item says, as far as it is needed to know it again."""
+    words = ""
+    for child in text.children or ():
+        if child.type == "softbreak" or len(words) > _LONGEST_NAME:
+            break
+        if child.type in ("text", "code_inline"):
+            words += child.content
+    return words.strip()[:_LONGEST_NAME] or "to do"
+
+
 def _render_checkbox(
     _self: object, tokens: Sequence[Token], at: int, _options: object, _env: object
 ) -> str:
     mark = tokens[at].content
+    if tokens[at].meta.get("form") and mark in TICKS:
+        return _render_tick(tokens[at], _name_item(tokens[at + 1]))
     checked = "" if mark == " " else " checked"
     name = {" ": "to do", "x": "done", "X": "done"}.get(mark, f"marked {mark}")
     return f'<input type="checkbox" disabled aria-label="{escapeHtml(name)}"{checked}> '
