@@ -151,7 +151,7 @@ REQUIREMENTS = {
     "tasks:rest": "REST answers as its OpenAPI says, whatever is sent.",
     "tasks:model": "For any sequence of calls of two users REST and MCP answer as a model does.",
     "tasks:phrases": "A day, a time or a rule in words means one thing, in every zone; what may mean two is refused.",
-    "tasks:cli": "The person lists, adds, completes and takes back tasks at the command line.",
+    "tasks:cli": "The person lists, adds, changes, completes, deletes and takes back tasks at the command line.",
     "tasks:beyond": "Labels, projects, subtasks, recurrence, bulk and due words do what they say.",
     "tasks:wall-time": "A repeated task is due by the person's calendar and clock, also when the clock changes.",
     "tasks:vtodo": "Tasks go out as iCalendar and come in once for each UID; what cannot be is told with its line.",

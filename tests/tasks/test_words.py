@@ -9,6 +9,7 @@ import pytest
 from deskhand.errors import InvalidInput
 from deskhand.tasks import due
 from deskhand.tasks.oneline import Line, describe_rule, read_line, read_rule
+from tests.gate.test_terminal_yes import Keyboard
 from tests.home import Home
 from tests.requirements import requirement
 
@@ -557,3 +558,74 @@ def test_what_repeats_says_when_it_comes_again(home: Home) -> None:
     assert missing.returncode == 4
     assert "`deskhand tasks list`" in missing.stderr
     assert "list_tasks" not in missing.stderr
+
+
+@requirement("tasks:cli")
+def test_a_task_is_changed_by_the_words_that_make_one_and_deleted_and_comes_back(
+    home: Home,
+) -> None:
+    own = {"DESKHAND_USER": "ann", "DESKHAND_TIMEZONE": "Europe/Berlin"}
+
+    def run(*words: str) -> str:
+        done = home.command("tasks", *words, **own)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run("add", "Call sawmill 2030-11-20 17:00 #phone !high @Barn")
+    assert run("edit", "1", "9:30") == (
+        "changed: 1  Call sawmill  Wed 20 Nov 2030 09:30  !high  @Barn  #phone\n"
+    )
+    assert run(
+        "edit", "1", "Call", "the", "mill", "!low", "#wood", "every", "2", "weeks"
+    ) == (
+        "changed: 1  Call the mill  Wed 20 Nov 2030 09:30  every 2 weeks  !low  @Barn  #phone  #wood\n"
+    )
+    assert "Thu 21 Nov 2030 09:30  !low" in run(
+        "edit", "1", "2030-11-21 9:30", "--clear", "repeat"
+    )
+    cleared = json.loads(
+        run("edit", "1", "#oak", "--clear", "due", "--clear", "labels", "--json")
+    )
+    assert (cleared["due_date"], cleared["labels"]) == (None, ["oak"])
+    assert cleared["title"] == "Call the mill"
+    run("undo")
+
+    for words, why in (
+        ((), "nothing is said that would change the task"),
+        (("next monday",), "may mean two days"),
+        (("!soon",), "there are !low, !medium, !high and !urgent"),
+    ):
+        refused = home.command("tasks", "edit", "1", *words, **own)
+        assert (refused.returncode, why in refused.stderr) == (2, True), refused.stderr
+    assert home.command("tasks", "edit", "99", "fri", **own).returncode == 4
+    asks = home.command("tasks", "delete", "1", **own)
+    assert (asks.returncode, "add --yes" in asks.stderr) == (2, True)
+
+    assert run("delete", "1", "--yes") == (
+        "deleted: Call the mill; `deskhand tasks undo` brings it back\n"
+    )
+    assert run("list") == "No task here.\n"
+    run("undo")
+    assert "1  Call the mill  Thu 21 Nov 2030 09:30  !low  @Barn  #phone  #wood" in run(
+        "list"
+    )
+    assert json.loads(run("delete", "1", "--yes", "--json")) == {
+        "deleted": 1,
+        "title": "Call the mill",
+    }
+    assert home.command("tasks", "delete", "1", "--yes", **own).returncode == 4
+    lines = home.command("log", "--json", **own).stdout.splitlines()
+    assert {(json.loads(line)["actor"]) for line in lines} == {"tasks_cli"}
+    assert "you  Delete task  task 1  done" in home.command("log", **own).stdout
+
+
+@requirement("tasks:cli")
+def test_a_deletion_is_asked_for_at_a_terminal(home: Home) -> None:
+    own = {"DESKHAND_USER": "ann"}
+    home.command("tasks", "add", "Call sawmill", **own)
+    terminal = Keyboard(home, "tasks", "delete", "1", PYTHONIOENCODING="utf-8", **own)
+    terminal.wait_for("Delete the task “Call sawmill”? [y/N]")
+    terminal.type("n\n")
+    terminal.wait_for("othing was deleted")
+    assert terminal.end() == 2
+    assert "Call sawmill" in home.command("tasks", "list", **own).stdout

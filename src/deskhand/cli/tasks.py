@@ -8,18 +8,36 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import at_desk, command, flag, group, one_line, opened_desk, tell
+from deskhand.cli.command import (
+    at_desk,
+    command,
+    confirm,
+    flag,
+    group,
+    one_line,
+    opened_desk,
+    tell,
+)
 from deskhand.errors import BadConfig, InvalidInput
 from deskhand.files import write_atomically
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
     from deskhand.tasks.models import Task
+    from deskhand.tasks.oneline import Line
 
 PORT = 8000
 ACTOR = "tasks_cli"
 KNOWN = "a day (fri, +3d, 30 nov), a time (17:00)"
 RULES = "a rule (every week)"
+CLEARED = {
+    "due": "due_date",
+    "project": "project",
+    "labels": "labels",
+    "repeat": "recurrence",
+    "description": "description",
+}
+"""What can be taken out of a task, and what the backend calls it."""
 
 
 def add_to(commands: Any) -> None:
@@ -33,7 +51,7 @@ def add_to(commands: Any) -> None:
     tasks = group(
         commands,
         "tasks",
-        "the user's tasks: list, add, done, and as an iCalendar file (VTODO)",
+        "the user's tasks: list, add, edit, done, delete, and as an iCalendar file (VTODO)",
     )
     listed = command(tasks, "list", _list, "show what is to be done, by when", json=True)
     flag(listed, "--done", "what is done already")
@@ -56,6 +74,32 @@ def add_to(commands: Any) -> None:
     )
     completed = command(tasks, "done", _complete, "say that a task is done", json=True)
     completed.add_argument("id", type=int, metavar="ID", help="its number in the list")
+    edited = command(
+        tasks,
+        "edit",
+        _edit,
+        "change a task by words: fri 17:00 !high, or a new title",
+        json=True,
+    )
+    edited.add_argument("id", type=int, metavar="ID", help="its number in the list")
+    edited.add_argument(
+        "text",
+        nargs="*",
+        metavar="TEXT",
+        help=f"what changes: title, #label, !priority, @project, {KNOWN}, {RULES}",
+    )
+    edited.add_argument(
+        "--clear",
+        action="append",
+        choices=[*CLEARED],
+        default=[],
+        help="take this out first; may be given several times",
+    )
+    deleted = command(
+        tasks, "delete", _delete, "delete a task, after a question", json=True
+    )
+    deleted.add_argument("id", type=int, metavar="ID", help="its number in the list")
+    flag(deleted, "--yes", "do not ask")
     command(tasks, "undo", _undo, "take the last change back", json=True)
     export = command(
         tasks, "export", _export, "write all of the user's tasks as an iCalendar file"
@@ -157,6 +201,63 @@ def _add(options: argparse.Namespace) -> None:
     tell(options, made, text)
     if doubt:
         print(f"{doubt} `deskhand tasks undo` takes it back", file=sys.stderr)
+
+
+def _edit(options: argparse.Namespace) -> None:
+    from zoneinfo import ZoneInfo
+
+    async def change(desk: "Desk") -> tuple[Any, str, str | None]:
+        from deskhand.tasks.models import Task
+        from deskhand.tasks.oneline import read_change
+
+        path = f"/tasks/{options.id}"
+        task = Task.model_validate(await _call(desk, "GET", path))
+        before = task.due_date and datetime.fromisoformat(task.due_date)
+        line = read_change(
+            " ".join(options.text),
+            desk.now(),
+            ZoneInfo(desk.settings.timezone),
+            None if "due" in options.clear else before or None,
+        )
+        asked = _changes(task, line, options.clear)
+        if not asked:
+            raise InvalidInput(
+                "nothing is said that would change the task",
+                hint="name what changes: fri 17:00, !high, #label, @project, every week, a new title, or --clear due",
+            )
+        # What somebody else changed meanwhile is not written over.
+        made = await desk.tasks.call(
+            _user(desk), "PUT", path, body=asked, match=f'"{task.version}"', actor=ACTOR
+        )
+        said = _line(Task.model_validate(made), desk.now(), desk.settings.timezone)
+        return made, f"changed: {said.strip()}", line.doubt
+
+    made, text, doubt = at_desk(change, env_file=True)
+    tell(options, made, text)
+    if doubt:
+        print(f"{doubt} `deskhand tasks undo` takes it back", file=sys.stderr)
+
+
+def _changes(task: "Task", line: "Line", cleared: Sequence[str]) -> dict[str, Any]:
+    """What the backend is asked to change: what is cleared, and then what the line names."""
+    asked: dict[str, Any] = {CLEARED[name]: None for name in cleared}
+    asked |= {name: value for name, value in line.body().items() if value}
+    known = [] if "labels" in cleared else task.labels
+    if "labels" in asked:
+        asked["labels"] = [*dict.fromkeys([*known, *line.labels])]
+    return asked
+
+
+def _delete(options: argparse.Namespace) -> None:
+    async def look(desk: "Desk") -> Any:
+        return await _call(desk, "GET", f"/tasks/{options.id}")
+
+    title = one_line(str(at_desk(look, env_file=True)["title"]))
+    if not confirm(f"Delete the task “{title}”?", yes=options.yes):
+        raise InvalidInput("nothing was deleted", hint="the task is as it was")
+    at_desk(partial(_call, method="DELETE", path=f"/tasks/{options.id}"), env_file=True)
+    facts = {"deleted": options.id, "title": title}
+    tell(options, facts, f"deleted: {title}; `deskhand tasks undo` brings it back")
 
 
 def _complete(options: argparse.Namespace) -> None:

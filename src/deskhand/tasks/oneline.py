@@ -120,6 +120,38 @@ def read_line(text: str, now: datetime, zone: ZoneInfo) -> Line:
     )
 
 
+def read_change(
+    text: str, now: datetime, zone: ZoneInfo, due_before: datetime | None
+) -> Line:
+    """What such a line changes of a task; an empty title leaves the old one. A time alone leaves the day as it is."""
+    said = _take_tags(text)
+    _take_rule(said)
+    _take_due(said)
+    _refuse_the_rest(said)
+    due_date = None
+    if said.due and due_before and due.is_time(said.due) and not said.rule:
+        here = due_before.astimezone(zone)
+        due_date = due.resolve(f"{here:%Y-%m-%d} {said.due}", now, zone)
+    elif said.due or due_before is None or _names_days(said):
+        due_date = _resolve(said, now, zone)
+    return Line(
+        title=said.quoted or " ".join(said.words),
+        due_date=due_date,
+        priority=said.priority,
+        project=said.project,
+        labels=tuple(dict.fromkeys(said.labels)),
+        recurrence=said.rule,
+        near_day=_find_near_day(said),
+    )
+
+
+def _names_days(said: _Said) -> bool:
+    if said.rule is None:
+        return False
+    rule = recurrence.parse(said.rule)
+    return bool(rule.weekdays or rule.month_days)
+
+
 def _find_near_day(said: _Said) -> str | None:
     """The end of a title is looked at alone: there a day would stand, or before `morning`."""
     words = [word.strip(_CLOSING).casefold() for word in said.words[1:]]
