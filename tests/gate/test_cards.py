@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,7 +34,7 @@ from deskhand.gate.actions import SendEmail
 from deskhand.gate.cards import Card
 from deskhand.gate.letters import Letter
 from deskhand.gate.requests import Request, file_name
-from deskhand.gate.waiting import Waiting
+from deskhand.gate.waiting import Waiting, count_waiting
 from deskhand.mail import FullMessage, Mailbox
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.orchestrator.replies import look_around
@@ -1018,6 +1019,45 @@ class CountingStore:
         return await self._inner.write(
             lambda tx: work(CountingTransaction(tx, self.statements), *given, **named)
         )
+
+
+@requirement("cards:waiting")
+async def test_what_every_page_counts_is_what_waits_and_did_not_expire(
+    study: Study,
+) -> None:
+    async with study.opened() as (desk, _):
+        now = study.clock()
+        times = (None, now - timedelta(hours=1), now, now + timedelta(hours=1))
+        states = ("waiting", "held", "unknown", "approved", "sent", "rejected")
+        kinds = list(product(states, times, times))
+        waits = [
+            drafted(
+                f"draft-{number:x}",
+                f"d{number}@example.org",
+                now,
+                state=state,
+                expires=expires,
+                snoozed=snoozed,
+            )
+            for number, (state, expires, snoozed) in enumerate(kinds)
+        ]
+
+        def fill(tx: Transaction) -> None:
+            for each in waits:
+                ledger.insert(tx, each)
+
+        await desk.store.write(fill)
+        counts = await desk.store.read(count_waiting, now)
+        open_ones = [
+            (state, snoozed is not None and snoozed > now)
+            for state, expires, snoozed in kinds
+            if state in ("held", "unknown")
+            or (state == "waiting" and (expires is None or expires > now))
+        ]
+        assert counts.held == sum(state == "held" for state, _ in open_ones) == 16
+        awake = [is_put_off for state, is_put_off in open_ones if state != "held"]
+        assert (counts.snoozed, counts.waiting) == (sum(awake), awake.count(False))
+        assert (counts.snoozed, counts.waiting) == (6, 18)
 
 
 @requirement("cards:waiting")

@@ -104,16 +104,30 @@ def list_awake(tx: Transaction, now: datetime) -> list[str]:
     return [name for (name,) in rows]
 
 
+_COUNTED = " UNION ALL ".join(
+    f"SELECT '{state}', count(*), count(*) FILTER (WHERE snoozed > ?) FROM requests"
+    f" WHERE state IN ('held', 'unknown', 'waiting') AND state = '{state}' AND {which}"
+    for state, which in (
+        ("waiting", "expires > ?"),
+        ("waiting", "expires IS NULL"),
+        ("unknown", "true"),
+        ("held", "true"),
+    )
+)
+"""Each is a range of the index of what is undecided: to look at row after row takes twice as long."""
+
+
 def count_undecided(tx: Transaction, now: datetime) -> dict[str, int]:
     """How many wait, how many are held and how many are put off."""
     moment = clock.to_ms(now)
-    ((held, snoozed, every),) = tx.all(
-        "SELECT count(*) FILTER (WHERE state = 'held'),"
-        " count(*) FILTER (WHERE state <> 'held' AND snoozed > ?), count(*)"
-        f" FROM requests WHERE {_UNDECIDED}",
-        *(moment, moment + 1, moment),
-    )
-    return {"waiting": every - held - snoozed, "held": held, "snoozed": snoozed}
+    counts = {"waiting": 0, "held": 0, "snoozed": 0}
+    for state, count, put_off in tx.all(_COUNTED, *[moment] * _COUNTED.count("?")):
+        if state == "held":
+            counts["held"] += count
+        else:
+            counts["waiting"] += count - put_off
+            counts["snoozed"] += put_off
+    return counts
 
 
 def find_files(
