@@ -5,6 +5,7 @@ import logging
 import math
 import re
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from io import TextIOWrapper
@@ -28,24 +29,59 @@ _SIGN = re.compile("[@\uff20\ufe6b]|%40|&#64;")
 # What stands before the sign, read backwards from it: blanks, a comment, and then words and what is in quotes.
 _LOCAL = re.compile(
     r"(\s{0,3})(?:\)[^()]{0,100}\(\s{0,3})?"
-    r"((?:\"(?:[^\"]|\"\\)*\"(?!\\)|[^\s<>()\[\],;:\"])+)"
+    r"((?:\"(?:[^\"]|\"\\)*\"(?!\\)|[^\s<>()\[\],;:\"]++)+)"
 )
 _HOST = re.compile(r"\s{0,3}(?:\[|[\w-]+\.[\w-])")
 _QUOTED = re.compile('"[^"]*"([@\uff20\ufe6b])')
+_FURTHER = 8
+"""How much more of a text is read than is shown of it."""
+_LONGEST_VALUE = 50_000
+"""Of a line of the log; the trace of an error has room in it."""
 
 
 def mask_addresses(text: str) -> str:
     """The text with every address in it as `j***@example.com`."""
-    signs = list(_SIGN.finditer(text))
-    if not signs:
+    if not _SIGN.search(text):
         return text
-    kept: list[str] = []
+    return _mask_quoted("".join(_mask_parts(text)))
+
+
+def mask_beginning(text: str, limit: int) -> str:
+    """What the text with its addresses masked begins with, and no more of it is read than that takes.
+
+    It is shorter where only the rest would tell whether it belongs to an address.
+    """
+    if len(text) <= limit:
+        return mask_addresses(text)[:limit]
+    begun: list[str] = []
+    length = 0
+    parts = _mask_parts(text)
+    for part in parts:
+        begun.append(part)
+        length += len(part)
+        if length > _FURTHER * limit:
+            break
+    masked = _mask_quoted("".join(begun))
+    if next(parts, None) is None:
+        return masked[:limit]
+    # The last quotation mark may begin a name whose end was not read.
+    doubtful = masked.rfind('"')
+    return masked[:limit] if doubtful < 0 else masked[: min(limit, doubtful)]
+
+
+def _mask_parts(text: str) -> Iterator[str]:
+    """The text up to each sign of an address, whose name is masked, and what follows the last."""
     end = 0
-    for sign in signs:
-        kept += [_mask_end(text[end : sign.start()], text, sign.end()), sign[0]]
+    for sign in _SIGN.finditer(text):
+        before = text[end : sign.start()]
+        yield _mask_end(before, text, sign.end()) + sign[0]
         end = sign.end()
-    # In quotes there may be a sign, too.
-    return _QUOTED.sub(r'"***"\1', "".join([*kept, text[end:]]))
+    yield text[end:]
+
+
+def _mask_quoted(text: str) -> str:
+    """In the quotes before a sign there may be a sign, too."""
+    return _QUOTED.sub(r'"***"\1', text)
 
 
 def _mask_end(before: str, text: str, after: int) -> str:
@@ -85,13 +121,17 @@ def _mask_within(value: object) -> object:
         case None | bool() | int() | float():
             return value
         case dict():
-            return {
-                mask_addresses(str(key)): _mask_within(each) for key, each in value.items()
-            }
+            return {_short(str(key)): _mask_within(each) for key, each in value.items()}
         case list() | tuple() | set() | frozenset():
             return [_mask_within(each) for each in value]
         case _:
-            return mask_addresses(str(value))
+            return _short(str(value))
+
+
+def _short(text: str) -> str:
+    if len(text) <= _LONGEST_VALUE:
+        return mask_addresses(text)
+    return f"{mask_beginning(text, _LONGEST_VALUE)}… ({len(text)} characters)"
 
 
 class _PrivateFile(RotatingFileHandler):

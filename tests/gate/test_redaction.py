@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deskhand import audit
-from deskhand.log import JsonLines, mask_addresses
+from deskhand.log import JsonLines, mask_addresses, mask_beginning
 from deskhand.orchestrator.loop import Orchestrator
 from tests.gate.site import HELLO, Site
 from tests.requirements import requirement
@@ -219,6 +220,62 @@ def test_a_long_word_without_an_address_is_read_once(word: str) -> None:
     began = time.monotonic()
     assert mask_addresses(f"@{word * 70_000}")
     assert time.monotonic() - began < 2
+
+
+PIECES_OF_ADDRESSES = [
+    *'ab@"\\ .,;:<>()[]\uff20',
+    "%40",
+    "&#64;",
+    '"@',
+    '"a b"',
+    "(at work)",
+    "x.org",
+    "a word ",
+]
+
+
+@requirement("audit:redacted")
+@settings(max_examples=2000, deadline=None)
+@given(
+    st.lists(st.sampled_from(PIECES_OF_ADDRESSES), max_size=120).map("".join),
+    st.integers(1, 20),
+)
+def test_the_beginning_of_a_long_text_shows_no_more_of_an_address_than_the_whole(
+    text: str, limit: int
+) -> None:
+    begun = mask_beginning(text, limit)
+    assert len(begun) <= limit
+    assert mask_addresses(text).startswith(begun)
+
+
+@requirement("audit:redacted")
+@pytest.mark.parametrize("text", ["a word ", "ann@example.org ", "a%40b.org\n"])
+def test_the_beginning_of_a_long_text_is_kept(text: str) -> None:
+    whole = text * 1000
+    assert mask_beginning(whole, 200) == mask_addresses(whole)[:200]
+    assert (
+        audit.short_text(whole)
+        == f"{mask_addresses(whole)[:200]}… ({len(whole)} characters)"
+    )
+
+
+@requirement("audit:redacted")
+@pytest.mark.parametrize(
+    "word", ["@a", "a", "a b", '"a', "a@b,", "%40", '"@', '\\"', "(a", "<a@b.c>"]
+)
+def test_of_a_text_of_a_megabyte_the_logs_read_what_they_keep(word: str) -> None:
+    text = (word * 1_000_000)[:1_000_000]
+    record = logging.makeLogRecord({"msg": text, "why": [text]})
+    works: list[Callable[[], object]] = [
+        lambda: audit.short_text(text),
+        lambda: audit.masked(text),
+        lambda: audit.redact({"a": text}),
+        lambda: JsonLines().format(record),
+    ]
+    for work in works:
+        began = time.thread_time()
+        assert len(str(work())) < 300_000
+        assert time.thread_time() - began < 0.5
 
 
 @requirement("audit:redacted")

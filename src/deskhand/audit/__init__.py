@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from deskhand import clock
 from deskhand.errors import Denied, DeskError, InvalidInput, NotFound, printable
-from deskhand.log import mask_addresses
+from deskhand.log import mask_addresses, mask_beginning
 from deskhand.store import Transaction
 
 Result = Literal["success", "waiting", "rejected", "rate_limited", "error", "dev_mode"]
@@ -33,6 +33,9 @@ _NEVER = frozenset(
 _AT_ONCE = 1000
 """How many lines are read from the database in one piece."""
 _NAME_LENGTH = 100
+_SHORT = 200
+_LONGEST = 20_000
+"""Of a text that is kept whole: what is longer is no name, no address and no error."""
 _LARGEST = 2**63
 """From here on a number is text: it may be as long as whoever gave it likes."""
 END = 2**62
@@ -124,12 +127,17 @@ def parameter_of(value: object) -> str | float | bool | None:
 
 def short_text(value: object) -> str:
     """Any value as text of an entry. Masked first: half an address would no longer be seen for one."""
-    return printable(mask_addresses(value if isinstance(value, str) else repr(value)))
+    text = value if isinstance(value, str) else repr(value)
+    if len(text) <= _SHORT:
+        return printable(mask_addresses(text))
+    return f"{printable(mask_beginning(text, _SHORT))}… ({len(text)} characters)"
 
 
 def redact(value: Any) -> Any:
     """What may be kept: addresses as `j***@example.com`, a subject's beginning, never a body or a secret."""
     match value:
+        case str() if len(value) > _LONGEST:
+            return f"{mask_beginning(value, _LONGEST)}… ({len(value)} characters)"
         case str():
             return mask_addresses(value)
         case Mapping():
@@ -162,6 +170,8 @@ def redact_entry(entry: Entry) -> Entry:
 
 def masked(address: str) -> str:
     """`j***@example.com`, however strange the local part is; a name before it in brackets stays."""
+    if len(address) > _LONGEST:
+        return short_text(address)
     address = address.strip()
     before, bracket, inner = address.rpartition("<")
     if bracket and inner.endswith(">"):

@@ -8,7 +8,7 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from deskhand.app import Desk
-from deskhand.audit import Result, masked
+from deskhand.audit import Result, masked, short_text
 from deskhand.config import MailKind
 from deskhand.errors import DeskError, FieldProblem, InvalidInput
 from deskhand.gate import Outcome, Released
@@ -43,6 +43,7 @@ STAYS_HERE = (
 _TARGETS = ("to", "message_id", "query")
 _ADDRESSES = ("to", "cc", "bcc")
 # Of an unknown argument nobody knows what is in it, so only these are ever written down.
+_LONGEST_ADDRESS = 1000
 _RECORDED = frozenset(
     (
         *_TARGETS,
@@ -98,10 +99,13 @@ def _redact_argument(key: str, value: Any) -> Any:
     if key not in _ADDRESSES:
         return value
     named = value if isinstance(value, list) else [value]
-    texts = [
-        each if isinstance(each, str) else repr(each) for each in named[:MOST_RECIPIENTS]
-    ]
-    return ", ".join(map(masked, texts))
+    return ", ".join(map(_mask_argument, named[:MOST_RECIPIENTS]))
+
+
+def _mask_argument(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    # What is longer is none, and the entry has its beginning.
+    return short_text(text) if len(text) > _LONGEST_ADDRESS else masked(text)
 
 
 def account_names(desk: Desk) -> tuple[str, ...]:
