@@ -7,7 +7,6 @@ from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
 from functools import lru_cache, partial
 from hashlib import sha256
-from typing import Any
 from urllib.parse import quote, urlencode
 
 from anyio import to_thread
@@ -304,28 +303,13 @@ async def _reply(request: Request, form: FormData) -> Response:
 async def _change(request: Request, form: FormData) -> Response:
     """Do something with the chosen mails, or with all that were found; many, or unread ones to the trash, ask first."""
     desk = desk_of(request)
-    do = next((each for each in SAID if each == text_in(form, "do")), None)
-    query = text_in(form, "q")
-    if do is None:
-        raise InvalidInput(
-            "that is nothing to do with mails", hint="go back and choose one of the buttons"
-        )
-    takes_label = do in ("label", "unlabel")
-    change = read_change(do, text_in(form, "label") if takes_label else None)
-    account = text_in(form, "account")
-    with _view_account(desk, account) as view:
-        mails = await _find(desk, form, query)
-    doubtful = do == "trash" and any("UNREAD" in mail.labels for mail in mails)
-    problem: Denied | None = None
-    sure = bool(text_in(form, "sure"))
-    if sure and text_in(form, "all") and text_in(form, "seen") != digest_list(mails):
-        sure = False
-        problem = Denied(
-            "Other mails match by now than you were shown",
-            reason="changed",
-            hint="look at them",
-        )
-    if mails and (sure or not (doubtful or len(mails) > MANY or text_in(form, "all"))):
+    change = _read_deed(form)
+    with _view_account(desk, text_in(form, "account")) as view:
+        mails = await _find(desk, form, text_in(form, "q"))
+    if not mails:
+        return RedirectResponse(f"/mail?{urlencode(_place(form))}", 303)
+    problem = _find_others(form, mails)
+    if problem is None and (text_in(form, "sure") or not _asks_first(form, change, mails)):
         try:
             await desk.answers.demand_person(
                 PERSON, claim_in(request, form), say_change(form)
@@ -334,25 +318,52 @@ async def _change(request: Request, form: FormData) -> Response:
             problem = failure
         else:
             return await _carry_out(request, change, mails, _place(form))
-    if not mails:
-        return RedirectResponse(f"/mail?{urlencode(_place(form))}", 303)
-    shown = [(mail, shown_time(desk, mail.date)) for mail in mails[:PAGE]]
-    unread = sum("UNREAD" in mail.labels for mail in mails)
-    known: dict[str, Any] = {
-        "mails": mails,
-        "shown": shown,
-        "unread": unread,
-        "change": change,
-        "says": SAID[do],
-        "query": query,
-        "account": account,
-        "silent": view.describe_silent(),
-        "seen": digest_list(mails),
-    }
-    every = bool(text_in(form, "all"))
     return await render(
-        request, "change.html", title="Change mails", problem=problem, every=every, **known
+        request,
+        "change.html",
+        title="Change mails",
+        problem=problem,
+        mails=mails,
+        shown=[(mail, shown_time(desk, mail.date)) for mail in mails[:PAGE]],
+        unread=sum("UNREAD" in mail.labels for mail in mails),
+        change=change,
+        says=SAID[change.do],
+        query=text_in(form, "q"),
+        account=text_in(form, "account"),
+        silent=view.describe_silent(),
+        seen=digest_list(mails),
+        every=bool(text_in(form, "all")),
     )
+
+
+def _read_deed(form: FormData) -> Deed:
+    do = next((each for each in SAID if each == text_in(form, "do")), None)
+    if do is None:
+        raise InvalidInput(
+            "that is nothing to do with mails", hint="go back and choose one of the buttons"
+        )
+    takes_label = do in ("label", "unlabel")
+    return read_change(do, text_in(form, "label") if takes_label else None)
+
+
+def _find_others(form: FormData, mails: Sequence[MailSummary]) -> Denied | None:
+    """What is wrong with a yes to all that match, where these are no longer the mails that were shown."""
+    if not (text_in(form, "sure") and text_in(form, "all")):
+        return None
+    if text_in(form, "seen") == digest_list(mails):
+        return None
+    return Denied(
+        "Other mails match by now than you were shown",
+        reason="changed",
+        hint="look at them",
+    )
+
+
+def _asks_first(form: FormData, change: Deed, mails: Sequence[MailSummary]) -> bool:
+    """Whether the person has to see the mails once more before anything is done with them."""
+    if text_in(form, "all") or len(mails) > MANY:
+        return True
+    return change.do == "trash" and any("UNREAD" in mail.labels for mail in mails)
 
 
 def digest_list(mails: Sequence[MailSummary]) -> str:
