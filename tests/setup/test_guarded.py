@@ -36,6 +36,7 @@ INSTALL = ["service", "install", "--guarded", "--yes", "--for"]
 @requirement("guarded:refused")
 @requirement("guarded:named")
 @requirement("proof:shut-vault")
+@pytest.mark.timeout(400)
 def test_a_guarded_desk_is_out_of_reach_answers_to_the_password_and_comes_back_whole() -> (
     None
 ):
