@@ -23,6 +23,7 @@ from deskhand.clock import utc_now
 from deskhand.errors import BadConfig, Unavailable
 from deskhand.gate import enclosures
 from deskhand.gate.enclosures import enclose
+from deskhand.orchestrator import steps
 from deskhand.store import Store, Transaction, open_store, refuse_newer, revision, schema
 from deskhand.store.postgresql import MIGRATING
 from deskhand.store.postgresql import migrate as migrate_server
@@ -366,6 +367,48 @@ async def test_a_database_of_the_days_before_the_page_keeps_what_it_holds(url: s
     assert written == [("ann@example.org", "sent")]
     assert days == [("2026-10-01", "email_mcp", "send_email", "success", 2)]
     assert drafts == [("draft-1", None)]
+
+
+@requirement("store:upgraded")
+@requirement("decide:conversation")
+async def test_mails_that_wait_in_a_database_from_before_conversations_are_put_together(
+    url: str,
+) -> None:
+    added = (
+        "INSERT INTO steps (key, kind, state, data, lease, tried, attempts, created)"
+        " VALUES ('mail:{0}', 'mail', 'needs_info', '{{\"message_id\": \"{0}\"}}', 0, {0}, 0, {0})"
+    )
+    with database_at(url, "0032") as connection:
+        for number in (1, 2, 3):
+            connection.execute(added.format(number))
+    at = [datetime(2026, 11, day, tzinfo=UTC) for day in (1, 2, 3)]
+
+    def work(tx: Transaction) -> None:
+        unplaced = [each.key for each in steps.list_unplaced(tx, 9)]
+        assert unplaced == ["mail:1", "mail:2", "mail:3"]
+        for key, day, thread in zip(unplaced, at, ("t", "t", ""), strict=True):
+            steps.place(tx, key, thread, day, is_bulk=False)
+        assert steps.list_unplaced(tx, 9) == []
+        assert steps.gather(tx, "mail:3") is None
+        for key in ("mail:1", "mail:2"):
+            newest, _ = steps.gather(tx, key) or (None, [])
+            assert newest is not None
+            assert newest.key == "mail:2"
+        assert [each.key for each in steps.list_left(tx, at[2], 9)] == ["mail:2", "mail:3"]
+        assert steps.count_behind(tx, unplaced) == {"mail:2": 1}
+        assert [each.key for each in steps.list_behind(tx, "mail:2")] == ["mail:1"]
+        in_front = steps.find_in_front(tx, "mail:1")
+        assert in_front is not None
+        assert in_front.key == "mail:2"
+        assert steps.last_tried(tx) == 2
+        opened = steps.list_open_in(tx, {"t", "other"})
+        assert [(thread, day) for thread, day, _ in opened] == [("t", at[1])]
+
+    store = open_store(url)
+    try:
+        store.write_sync(work)
+    finally:
+        store.close()
 
 
 @requirement("gate:attachments")

@@ -41,6 +41,7 @@ MAILS = {
     "needs_info": "to decide",
     "delegated": "to decide",
     "handed": "with an assistant",
+    "continued": "behind a newer mail",
     "drafted": "reply drafted",
     "answered": "answered",
     "rejected": "reply rejected",

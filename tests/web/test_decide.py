@@ -635,3 +635,128 @@ async def test_a_mail_that_waits_for_a_decision_is_decided_by_its_reply(room: Ro
     answer = await room.person.sends("/mail/reply", fields)
     assert answer.status_code == 303, answer.text
     assert "Oak boards" not in await room.listed()
+
+
+BEGUN = "<offer@example.org>"
+
+
+def continue_offer(number: int, hour: int, sender: str = "Ann <ann@example.org>") -> bytes:
+    """One more mail of the conversation about an offer."""
+    mail = letter(
+        sender=sender,
+        to="me@example.com" if "ann" in sender else "ann@example.org",
+        subject="Re: An offer" if number else "An offer",
+        message_id=f"<offer-{number}@example.org>" if number else BEGUN,
+        references=BEGUN if number else None,
+        body=f"Offer, part {number}.",
+    )
+    return mail.replace(b"09:30:00", f"{hour:02}:30:00".encode())
+
+
+@requirement("decide:conversation")
+async def test_a_conversation_is_one_row_and_what_is_decided_counts_for_its_earlier_mails(
+    room: Room,
+) -> None:
+    desk = room.desk
+    await receive(desk, continue_offer(0, 9), continue_offer(1, 10))
+    await work(desk)
+    before, _ = await desk.mailbox.search('subject:"An offer"', 5)
+    await room.person.sends("/decide/later", {"mail": before.id, "until": "tomorrow"})
+    assert await room.listed() == [*SUBJECTS]
+    await receive(desk, continue_offer(2, 11))
+    await work(desk)
+
+    assert await room.listed() == [*SUBJECTS, "Re: An offer"]
+    assert "<strong>6</strong> mails" in await room.read()
+    offers = await desk.mailbox.search('subject:"An offer"', 5)
+    newest, first = offers[0], offers[-1]
+    for each in (newest, first):
+        opened = await room.read(f"/decide?mail={quote(each.id)}")
+        assert "Offer, part 2." in opened
+        assert "3 mails in this conversation" in opened
+        assert "2 earlier mails of this conversation wait with it" in opened
+        assert f'href="/thread/{newest.thread_id}"' in opened
+    waiting = [each.name for each in room.notes() if "offer" in each.name]
+    done = [each for each in room.notes("Done") if "offer" in each.name]
+    assert (len(waiting), len(done)) == (1, 2)
+    by = [frontmatter.parse(each.read_text()).frontmatter["continued_by"] for each in done]
+    assert waiting[0] in by
+    stale = await room.person.sends("/decide/archive", {"mail": first.id})
+    assert "A newer mail of this conversation has come" in stale.text
+
+    async def are_in_inbox() -> set[bool]:
+        mails = await desk.mailbox.list_mails([each.id for each in offers])
+        return {"INBOX" in each.labels for each in mails}
+
+    decisions: dict[str, dict[str, str]] = {
+        "archive": {},
+        "later": {"until": "tomorrow"},
+        "hand": {"words": "Compare them."},
+        "reply": {"text": "We take it."},
+    }
+    for what, fields in decisions.items():
+        answer = await room.person.sends(f"/decide/{what}", {"mail": newest.id} | fields)
+        assert answer.status_code == 303, answer.text
+        assert await room.listed() == [*SUBJECTS], what
+        assert await are_in_inbox() == {what != "archive"}
+        undone = await room.person.sends("/undo", {"at": find_undo(await room.read())})
+        assert "3 mails in this conversation" in await room.read(undone.headers["location"])
+        assert await room.listed() == [*SUBJECTS, "Re: An offer"], what
+        assert await are_in_inbox() == {True}
+
+    await room.person.sends("/decide/archive", {"mail": newest.id})
+    at = find_undo(await room.read())
+    await receive(desk, continue_offer(3, 12))
+    await work(desk)
+    assert "mails in this conversation" not in await room.read()
+    await room.person.sends("/undo", {"at": at})
+    assert await room.listed() == [*SUBJECTS, "Re: An offer"]
+    assert "4 mails in this conversation" in await room.read()
+
+
+@requirement("decide:conversation")
+async def test_a_reply_that_the_person_sent_from_anywhere_ends_what_waits_of_its_conversation(
+    room: Room,
+) -> None:
+    desk = room.desk
+    me = "Me <me@example.com>"
+    await receive(desk, continue_offer(1, 8, sender=me))
+    await receive(desk, continue_offer(0, 9))
+    await work(desk)
+    await work(desk)
+    assert (
+        "An offer" in await room.listed()
+    )  # an answer to an earlier mail is none to this one
+
+    absent = b"Auto-Submitted: auto-replied\r\n" + continue_offer(2, 10, sender=me)
+    passed_on = continue_offer(3, 10, sender=me).replace(b"Re: An", b"Fwd: An")
+    await receive(desk, absent)
+    await receive(desk, passed_on)
+    await work(desk)
+    assert "An offer" in await room.listed()
+
+    await room.do("hand", "An offer", words="Compare it.")
+    await receive(desk, continue_offer(4, 11))
+    await work(desk)
+    assert await room.listed() == [*SUBJECTS, "Re: An offer"]
+    await receive(desk, continue_offer(5, 12, sender=me))
+    await work(desk)
+    assert await room.listed() == [*SUBJECTS]
+    assert "with an assistant" not in await room.read()
+    assert ["offer" in each.name for each in room.notes("Done")] == [True, True]
+    told = await room.read("/timeline")
+    assert "the desk, for your mail" in told
+
+
+@requirement("decide:conversation")
+async def test_mails_that_waited_before_conversations_were_known_are_put_together(
+    room: Room,
+) -> None:
+    desk = room.desk
+    await receive(desk, continue_offer(0, 9), continue_offer(1, 10))
+    await work(desk)
+    forget = "UPDATE steps SET thread = NULL, behind = NULL, state = 'needs_info'"
+    await desk.store.write(lambda tx: tx.execute(forget))
+    assert len(await room.listed()) == len(SUBJECTS) + 2
+    await work(desk)
+    assert await room.listed() == [*SUBJECTS, "Re: An offer"]

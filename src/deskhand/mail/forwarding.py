@@ -17,6 +17,11 @@ def forward_subject(subject: str) -> str:
     return f"Fwd: {rest}".rstrip()[: mime.LONGEST_SUBJECT]
 
 
+def is_forward(subject: str) -> bool:
+    """Whether a mail of this subject passes another one on, and answers none."""
+    return _FW.match(headers.text(subject)) is not None
+
+
 def quote_original(mail: FullMessage) -> str:
     """The mail as text, below the headers by which a reader knows whose it is."""
     summary = mail.summary

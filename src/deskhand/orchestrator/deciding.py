@@ -27,13 +27,11 @@ from deskhand.mail.addresses import addresses_in
 from deskhand.mail.answering import address_all, address_author, left_out
 from deskhand.mail.changes import Deed
 from deskhand.mail.mailboxes import find_own
-from deskhand.orchestrator import drafting, files, mails, rules, steps
+from deskhand.orchestrator import conversations, drafting, files, mails, rules, steps
 from deskhand.orchestrator.steps import Held, LeaseLost, Step
 from deskhand.orchestrator.triage import Decision
 from deskhand.orchestrator.watcher import find_id, key_of
 
-OPEN: tuple[steps.State, ...] = (*steps.LEFT, "handed")
-"""States in which the person may still decide."""
 LONGEST_WORDS = 2000
 
 
@@ -42,9 +40,18 @@ async def find(desk: Desk, message_id: str) -> Step:
     step = await desk.store.read(steps.find, f"mail:{await key_of(desk, message_id)}")
     if step is None:
         raise NotFound(f"no mail {printable(message_id)} waits for your decision")
-    if step.state not in OPEN:
+    if step.state not in steps.OPEN:
         raise _decided(step)
     return step
+
+
+async def find_open(desk: Desk, message_id: str) -> Step:
+    """The same; for a mail behind a newer one of its conversation that newer one."""
+    key = f"mail:{await key_of(desk, message_id)}"
+    newer = await desk.store.read(steps.find_in_front, key)
+    if newer is not None and newer.state in steps.OPEN:
+        return newer
+    return await find(desk, message_id)
 
 
 async def reply(desk: Desk, message_id: str, text: str, *, to_all: bool) -> str:
@@ -97,11 +104,12 @@ def _read_addressees(mail: FullMessage, own: set[str]) -> tuple[str, list[str]] 
 
 
 async def archive(desk: Desk, message_id: str) -> None:
-    """Out of the inbox, and its note to Done."""
+    """Out of the inbox with the earlier mails of its conversation, and its note to Done."""
     if off := desk.settings.sending_off:
         raise refuse_off(off, "nothing is changed")
     step = await find(desk, message_id)
-    await desk.mailbox.change([message_id], Deed("archive"))
+    ids = [message_id, *await conversations.list_behind(desk, step)]
+    await desk.mailbox.change(ids, Deed("archive"))
     await _decide(
         desk, step, Decision(decision="archive", confidence=1, reasoning="You archived it.")
     )
@@ -136,6 +144,7 @@ async def take_back(desk: Desk, message_id: str) -> None:
     step = await find(desk, message_id)
     if not await desk.store.write(steps.hand_over, step, None):
         raise _decided(step)
+    await conversations.gather(desk, step)
 
 
 async def apply_rules(desk: Desk, rule: rules.Rule) -> int:
@@ -160,7 +169,7 @@ async def _decide(
     decided = {"proposed": decision, "by_person": True, "to_all": to_all}
     data = step.data.model_copy(update=decided)
     claimed = None
-    if await desk.store.write(steps.wake, step, data, OPEN, desk.now()):
+    if await desk.store.write(steps.wake, step, data, steps.OPEN, desk.now()):
         claimed = await desk.store.write(steps.claim_named, step.key, desk.now(), lease)
     if claimed is None:
         raise _decided(step)
@@ -192,6 +201,11 @@ async def _mark(desk: Desk, step: Step, marks: dict[str, Any], appended: str) ->
 
 
 def _decided(step: Step) -> Denied:
+    if step.state == "continued":
+        return Denied(
+            "A newer mail of this conversation has come, and waits for your decision. Nothing was done.",
+            reason="decided",
+        )
     return Denied(
         f"This mail was decided meanwhile ({step.state}). Nothing was done.",
         reason="decided",

@@ -78,6 +78,14 @@ def mark(
     change(root, (folder,), name, marked)
 
 
+def finish(root: Path, name: str, changes: dict[str, Any]) -> None:
+    """Set these keys in a note that still waits, and put it to those that are done."""
+    if where(root, name) == NEEDS_ACTION:
+        with suppress(FileNotFoundError, NotFound):  # a person has just moved it on
+            mark(root, NEEDS_ACTION, name, changes)
+            move(root, name, NEEDS_ACTION, DONE)
+
+
 def _end_paragraph(text: str) -> str:
     """The text with the line ends that it lacks before another paragraph."""
     if text.endswith(("\n\n", "\n\r\n")):

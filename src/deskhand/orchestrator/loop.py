@@ -30,6 +30,7 @@ from deskhand.orchestrator import (
     steps,
     watcher,
 )
+from deskhand.orchestrator.conversations import Conversations
 from deskhand.orchestrator.model import Model
 from deskhand.orchestrator.pending import PendingNotes
 from deskhand.orchestrator.rules import RulesFile
@@ -72,6 +73,7 @@ class Orchestrator:
             Model(desk.settings) if desk.settings.model else None,
         )
         self._notes = PendingNotes(desk)
+        self._conversations = Conversations(desk)
         self._accounts = [account.name for account in desk.settings.mail_accounts]
         self._bell = asyncio.Event()
         self._health: dict[str, Any] = {"model": desk.settings.model or "none (rules only)"}
@@ -190,6 +192,7 @@ class Orchestrator:
             await watcher.demand_signed_in(self._desk, account)
             if await first_look.may_begin(self._desk, account, asks=self._asks):
                 new = await watcher.look(self._desk, account)
+                await self._conversations.look(account)
             else:
                 # Nothing is brought in yet, or ever; whether the account works is asked all the same.
                 await self._desk.account_mailbox(account).position()

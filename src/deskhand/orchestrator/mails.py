@@ -18,7 +18,14 @@ from deskhand.gate.requests import DRAFT_PREFIX, Request, draft_file_name, open_
 from deskhand.mail import FullMessage, MailSummary, mime
 from deskhand.mail.answering import address_all, address_author
 from deskhand.mail.mailboxes import find_own
-from deskhand.orchestrator import files, pending, steps, triage, watcher
+from deskhand.orchestrator import (
+    conversations,
+    files,
+    pending,
+    steps,
+    triage,
+    watcher,
+)
 from deskhand.orchestrator.model import Model
 from deskhand.orchestrator.rules import RulesFile
 from deskhand.orchestrator.steps import Held, MailFacts, Step
@@ -49,6 +56,7 @@ class Triage:
 
 async def advance(desk: Desk, by: Triage, held: Held) -> None:
     """From wherever the mail is to where it rests."""
+    mail = None
     if held.step.state == "arrived":
         try:
             mail = await pending.fetch(desk, held.step)
@@ -68,7 +76,10 @@ async def advance(desk: Desk, by: Triage, held: Held) -> None:
         raise Internal("a mail was decided without a decision", reference=held.step.key)
     if not data.filed:
         await _file(desk, data, decision)
-    await held.rest(_RESTS[decision.decision], await _label(desk, held))
+    rests = _RESTS[decision.decision]
+    await held.rest(rests, await _label(desk, held))
+    if mail is not None and rests in steps.LEFT:
+        await conversations.settle(desk, held.step, mail)
 
 
 async def _was_decided_by_note(desk: Desk, step: Step, mail: FullMessage) -> bool:

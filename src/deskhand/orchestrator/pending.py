@@ -46,6 +46,7 @@ _STATUS: dict[steps.State, str] = {
     "answered": "done",
     "needs_info": "needs_info",
     "handed": "needs_info",
+    "continued": "done",
     "delegated": "pending_approval",
     "drafted": "drafted",
     "rejected": "rejected",

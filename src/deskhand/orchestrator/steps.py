@@ -1,7 +1,8 @@
 """What is to be done with each mail, one row: a unique key, a lease, when it is due, and what became of it.
 
     arrived ─► decided ─► archived | needs_info | delegated | drafted ─► answered | rejected
-                                          └─► handed (the person left it to an assistant)
+                                          ├─► handed (the person left it to an assistant)
+                                          └─► continued (a newer mail of its conversation waits instead)
 
 A row without `due` rests. A worker claims a due row by its lease and keeps the lease alive; of any number of workers
 one has it, and when that one dies another takes over. Every step may be begun again from its start. What a person
@@ -9,7 +10,7 @@ approved is no step but a request of the gate.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -29,6 +30,7 @@ State = Literal[
     "archived",
     "needs_info",
     "handed",
+    "continued",
     "delegated",
     "drafted",
     "answered",
@@ -36,6 +38,8 @@ State = Literal[
 ]
 LEFT: tuple[State, ...] = ("needs_info", "delegated")
 """States in which a mail is left to the person."""
+OPEN: tuple[State, ...] = (*LEFT, "handed")
+"""States in which the person may still decide."""
 MOST_LEFT = 1000
 LONGEST_BACKOFF = timedelta(minutes=15)
 _COLUMNS = "key, state, data, due, lease, tried, attempts, error, created"
@@ -199,6 +203,92 @@ def hand_over(tx: Transaction, step: Step, asked: str | None) -> bool:
         f" WHERE key = ? AND due IS NULL AND state IN ({marks(among)})"
     )
     return tx.execute(sql, state, data, step.key, *among) == 1
+
+
+# Conversations.
+
+
+def list_unplaced(tx: Transaction, limit: int) -> list[Step]:
+    """The mails that wait for the person and of which nobody has said yet to which conversation they belong."""
+    sql = (
+        f"SELECT {_COLUMNS} FROM steps WHERE kind = 'mail' AND state IN ({marks(LEFT)})"
+        " AND due IS NULL AND thread IS NULL ORDER BY created, key LIMIT ?"
+    )
+    return [_step(row) for row in tx.all(sql, *LEFT, limit)]
+
+
+def place(
+    tx: Transaction, key: str, thread: str, received: datetime, *, is_bulk: bool
+) -> None:
+    """Write down to which conversation a mail belongs, and whether it was sent to many."""
+    sql = "UPDATE steps SET thread = ?, received = ?, bulk = ? WHERE key = ?"
+    tx.execute(sql, thread, clock.to_ms(received), int(is_bulk), key)
+
+
+def gather(tx: Transaction, key: str) -> tuple[Step, list[Step]] | None:
+    """Of a mail's conversation let the newest mail that waits stand for the others; it, and those others."""
+    sql = (
+        f"SELECT {_COLUMNS} FROM steps WHERE thread = (SELECT thread FROM steps WHERE key = ?)"
+        f" AND thread <> '' AND due IS NULL AND state IN ({marks(LEFT)})"
+        " ORDER BY received DESC, created DESC, key DESC"
+    )
+    waiting = [_step(row) for row in tx.all(sql, key, *LEFT)]
+    if not waiting:
+        return None
+    newest, *earlier = waiting
+    for step in earlier:
+        tx.execute("UPDATE steps SET behind = ? WHERE behind = ?", newest.key, step.key)
+        tx.execute(
+            "UPDATE steps SET state = 'continued', later = NULL, behind = ? WHERE key = ?",
+            *(newest.key, step.key),
+        )
+    return newest, earlier
+
+
+def list_behind(tx: Transaction, key: str) -> list[Step]:
+    """The earlier mails for which this one waits, the latest first."""
+    sql = f"SELECT {_COLUMNS} FROM steps WHERE behind = ? AND state = 'continued' ORDER BY received DESC, key"
+    return [_step(row) for row in tx.all(sql, key)]
+
+
+def count_behind(tx: Transaction, keys: Collection[str]) -> dict[str, int]:
+    """For how many earlier mails each of these waits; those that wait for none are left out."""
+    if not keys:
+        return {}
+    sql = (
+        "SELECT behind, count(*) FROM steps WHERE state = 'continued'"
+        f" AND behind IN ({marks(keys)}) GROUP BY behind"
+    )
+    return dict(tx.all(sql, *keys))
+
+
+def find_in_front(tx: Transaction, key: str) -> Step | None:
+    """The mail that waits instead of this one."""
+    row = tx.one("SELECT behind FROM steps WHERE key = ? AND state = 'continued'", key)
+    return find(tx, row[0]) if row else None
+
+
+def last_tried(tx: Transaction) -> int | None:
+    """When somebody last worked at a mail of a conversation that is open; None where none is."""
+    sql = f"SELECT max(tried) FROM steps WHERE kind = 'mail' AND state IN ({marks(OPEN)}) AND thread <> ''"
+    ((latest,),) = tx.all(sql, *OPEN)
+    return None if latest is None else int(latest)
+
+
+def list_open_in(
+    tx: Transaction, threads: Collection[str]
+) -> list[tuple[str, datetime, Step]]:
+    """The mails of these conversations that are open, with the conversation and when each arrived."""
+    if not threads:
+        return []
+    sql = (
+        f"SELECT thread, received, {_COLUMNS} FROM steps WHERE thread IN ({marks(threads)})"
+        f" AND due IS NULL AND state IN ({marks(OPEN)})"
+    )
+    return [
+        (thread, clock.from_ms(received), _step(tuple(row)))
+        for thread, received, *row in tx.all(sql, *threads, *OPEN)
+    ]
 
 
 def count_states(tx: Transaction) -> dict[str, int]:

@@ -18,7 +18,7 @@ from deskhand.gate.ledger import Conflict
 from deskhand.gate.requests import Request
 from deskhand.mail import MailSummary
 from deskhand.mail.changes import Deed, find_way_back
-from deskhand.orchestrator import files, steps
+from deskhand.orchestrator import conversations, files, steps
 from deskhand.orchestrator.steps import Step
 from deskhand.orchestrator.watcher import key_of
 from deskhand.store import Transaction
@@ -70,9 +70,10 @@ async def look_before(desk: Desk, message_id: str) -> Before | None:
     step = await desk.store.read(steps.find, f"mail:{await key_of(desk, message_id)}")
     if step is None:
         return None
-    mails: Sequence[MailSummary] = ()
-    with suppress(NotFound):
-        mails = await desk.mailbox.list_mails([message_id])
+    mails: list[MailSummary] = []
+    for each in (message_id, *await conversations.list_behind(desk, step)):
+        with suppress(NotFound):
+            mails += await desk.mailbox.list_mails([each])
     later = await desk.store.read(steps.find_later, step.key)
     return Before(message_id, step, later, await _see_note(desk, step), mails)
 
@@ -101,6 +102,7 @@ async def take_back(desk: Desk, decided: Decided) -> None:
     seen, now = decided.before.note, decided.note
     if name is not None and seen is not None and now is not None:
         await asyncio.to_thread(_put_back, desk.own_root, name, seen, now)
+    await conversations.gather(desk, decided.before.step)
 
 
 def _take_back(tx: Transaction, decided: Decided) -> Request | None:

@@ -111,6 +111,9 @@ async def _show(
         "more": len(left) > count and count + PAGE,
         "later": put_off.mails,
         "until": until,
+        "earlier": await desk.store.read(
+            steps.count_behind, _list_keys(chosen, listed, put_off, given)
+        ),
         "handed": given.mails,
         "silent": Listing(
             [], listed.silent | put_off.silent | given.silent
@@ -132,6 +135,14 @@ async def _show(
         "moment": moment,
     }
     return await render(request, "decide.html", title="To decide", **known | opened)
+
+
+def _list_keys(chosen: Step | None, *listings: Listing) -> set[str]:
+    """Of all mails that the page names."""
+    keys = {each.step.key for listed in listings for each in listed.mails}
+    if chosen is not None:
+        keys.add(chosen.key)
+    return keys
 
 
 def _archived(request: Request) -> str | None:
@@ -161,7 +172,7 @@ async def _choose(desk: Desk, named: str, listed: Listing) -> Step | None:
     """The mail that was asked for, else the first one that can be read."""
     if named:
         try:
-            step = await deciding.find(desk, named)
+            step = await deciding.find_open(desk, named)
         except (Denied, NotFound):
             return None
         return listing.place(step, await find_account(desk, step))
