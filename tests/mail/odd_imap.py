@@ -18,6 +18,7 @@ PLAIN = {
     "examine": b"* 2 EXISTS\r\n* OK [UIDVALIDITY 5] ok\r\n* OK [UIDNEXT 9] ok\r\n",
     "search": b"* SEARCH 3 8\r\n",
     "idle": b"+ idling\r\n",
+    "uid": b"UID %d",
     "flags": b"FLAGS (\\Seen)",
     "date": b'INTERNALDATE "16-Nov-2026 10:00:00 +0000"',
     "header": b"BODY[HEADER.FIELDS (FROM)] {%d}\r\n%b",
@@ -27,12 +28,17 @@ PLAIN = {
 
 
 class OddImap:
-    """`closed` is a folder that it does not open, `gone` a mail that left after the search."""
+    """`closed` is a folder that it does not open, `gone` a mail that left after the search, `small` its letters."""
 
-    def __init__(self, closed: str = "", gone: int = 0, **answers: bytes) -> None:
+    def __init__(
+        self, closed: str = "", gone: int = 0, *, small: bool = False, **answers: bytes
+    ) -> None:
         self._answers = PLAIN | answers
+        if small:
+            self._answers = {name: text.lower() for name, text in self._answers.items()}
         self._closed = closed.encode()
         self._gone = gone
+        self._small = small
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
         self._connections: list[socket.socket] = []
@@ -64,7 +70,7 @@ class OddImap:
                 if said.upper().startswith(b"IDLE"):
                     lines.readline()
                 done = b"NO" if self._closed and self._closed in said else b"OK"
-                connection.sendall(tag + b" " + done + b" done\r\n")
+                connection.sendall(tag + b" " + self._write(done) + b" done\r\n")
         except OSError:
             return
 
@@ -72,8 +78,9 @@ class OddImap:
         words = said.removeprefix(b"UID ").split()
         command = words[0].decode().lower()
         if command == "fetch":
+            fetch = self._write(b"FETCH")
             return b"".join(
-                b"* %d FETCH (%b)\r\n" % (place, self._describe(uid, said))
+                b"* %d %b (%b)\r\n" % (place, fetch, self._describe(uid, said))
                 for place, uid in enumerate(MAILS, 1)
                 if uid != self._gone and re.search(rb"\b%d\b" % uid, words[1])
             )
@@ -92,4 +99,9 @@ class OddImap:
             b"PEEK[])": "whole",
         }
         named = [put(name) for word, name in parts.items() if word in said]
-        return b" ".join([b"UID %d" % uid, *filter(None, named)])
+        form = self._answers["uid"]
+        number = form % uid if b"%d" in form else form
+        return b" ".join(filter(None, [number, *named]))
+
+    def _write(self, word: bytes) -> bytes:
+        return word.lower() if self._small else word

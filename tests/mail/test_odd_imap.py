@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from deskhand.config import load
-from deskhand.errors import NotFound, ProviderDown
+from deskhand.errors import Denied, NotFound, ProviderDown
 from deskhand.mail.imap import ImapMailbox
 from tests.mail.odd_imap import OddImap
 from tests.requirements import requirement
@@ -17,8 +17,10 @@ pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def opened(server: OddImap, folder: Path) -> AsyncIterator[ImapMailbox]:
-    url = f"imap://me:secret@127.0.0.1:{server.port}"
+async def opened(
+    server: OddImap, folder: Path, host: str = "127.0.0.1"
+) -> AsyncIterator[ImapMailbox]:
+    url = f"imap://me:secret@{host}:{server.port}"
     given = {"DESKHAND_HOME": str(folder), "DESKHAND_IMAP_URL": url}
     mailbox = ImapMailbox(load(given).settings)
     with anyio.fail_after(20):
@@ -47,6 +49,22 @@ READABLE = {
     },
     "a namespace with extensions": {
         "namespace": b'* NAMESPACE (("" "/")("#mh/" "/" "X-PARAM" ("A" "B"))) NIL NIL\r\n'
+    },
+    "small letters": {"small": True},
+    "small letters and nothing": {
+        "small": True,
+        "date": b"INTERNALDATE NIL",
+        "list": b"* LIST (\\HasNoChildren) NIL INBOX\r\n* LIST () NIL nil\r\n",
+        "opening": b"BODY[]<0> NIL",
+    },
+    "news of a mail without its UID": {
+        "search": b"* SEARCH 3 8\r\n* 3 FETCH (FLAGS (\\Deleted) MODSEQ (9))\r\n"
+    },
+    "signed in already": {"greeting": b"* PREAUTH as me\r\n", "login": b"* BYE no\r\n"},
+    "signed in already in small letters": {
+        "greeting": b"* PREAUTH as me\r\n",
+        "login": b"* BYE no\r\n",
+        "small": True,
     },
     "a line of two megabytes": {
         "capability": b"* CAPABILITY IMAP4rev1 SORT\r\n",
@@ -110,6 +128,8 @@ async def test_a_mail_whose_text_has_gone_is_not_found(tmp_path: Path) -> None:
         {"flags": b"X {99999999999}\r\n"},
         {"flags": b"FLAGS (\\Seen"},
         {"greeting": b"* BYE too many connections\r\n"},
+        {"uid": b""},
+        {"uid": b"UID x"},
     ],
 )
 async def test_a_server_whose_answer_cannot_be_read_is_named(
@@ -119,6 +139,18 @@ async def test_a_server_whose_answer_cannot_be_read_is_named(
         async with opened(server, tmp_path) as mailbox:
             with pytest.raises(ProviderDown, match=r"127\.0\.0\.1"):
                 await mailbox.search("", 10)
+
+
+@requirement("mail:odd-imap")
+async def test_a_server_that_signs_in_before_anything_is_encrypted_is_refused(
+    tmp_path: Path,
+) -> None:
+    with OddImap(greeting=b"* PREAUTH as me\r\n") as server:
+        # Another machine, as far as its name tells.
+        async with opened(server, tmp_path, host="127.1") as mailbox:
+            with pytest.raises(Denied, match="PREAUTH") as refused:
+                await mailbox.search("", 10)
+    assert refused.value.details["reason"] == "no_encryption"
 
 
 @requirement("mail:odd-imap")

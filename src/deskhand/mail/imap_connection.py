@@ -1,41 +1,74 @@
 """The IMAP library, where a server answers as the standard lets it and the library does not expect."""
 
 import logging
+import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
-from typing import Any
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import Any, BinaryIO
 
 from imapclient import IMAPClient, imap_utf7
+from imapclient.datetime_util import parse_to_datetime
 from imapclient.exceptions import (
     IMAPClientAbortError,
     IMAPClientError,
     ProtocolError,
 )
+from imapclient.imap4 import IMAP4WithTimeout
 from imapclient.response_parser import parse_message_list, parse_response
+from imapclient.tls import IMAP4_TLS
 
 log = logging.getLogger("deskhand.imap")
 _LONGEST_LINE = 64_000_000
+_WORDS = re.compile(rb"(?:\* (?:\d+ )?|[A-P]{4}\d+ )[A-Za-z-]+(?: \[[A-Za-z-]+)?")
+"""What a line is about, and the code in it; the library knows both in capitals alone."""
+_NIL = re.compile(rb'"(?:[^"\\]|\\.)*"|(?<=[ (])nil(?=[ )])', re.IGNORECASE)
+"""Nothing, or what stands in quotes, where it is a word like others."""
+_NEWS = frozenset({b"FLAGS", b"MODSEQ"})
+"""What a server may tell of a mail that nobody asked for."""
 
 
 class ImapConnection(IMAPClient):  # type: ignore[misc]
     """What the library cannot read is a ProtocolError, and no error of its own."""
 
     def _create_IMAP4(self) -> Any:  # noqa: N802 - the library's name
+        wait = self._timeout.connect
         try:
-            made = super()._create_IMAP4()
+            if self.ssl:
+                return _PrivateLines(self.host, self.port, self.ssl_context, wait)
+            return _OpenLines(self.host, self.port, wait)
         except IMAPClientError as error:
             if str(error).startswith(
                 "b'* BYE"
             ):  # too many connections, or it is going down
                 raise IMAPClientAbortError(str(error)) from error
             raise
-        made.readline = partial(_read_line, made)
-        return made
 
-    def fetch(self, *given: Any, **more: Any) -> Any:
+    @property
+    def is_signed_in(self) -> bool:
+        return bool(self._imap.state != "NONAUTH")
+
+    def fetch(self, mails: Sequence[int], wanted: Sequence[str]) -> dict[int, Any]:
+        """What the server has of these mails, by their UIDs, or by their places where those are used.
+
+        The library takes the place of a mail whose UID is not told for its UID, which may be another mail's.
+        """
+        if not mails:
+            return {}
+        numbers = ",".join(map(str, mails)).encode()
+        names = f"({' '.join(wanted)})".encode()
         with _reading():
-            return super().fetch(*given, **more)
+            answer = parse_response(self._ask(b"FETCH", [numbers, names]))
+            found: dict[int, dict[bytes, Any]] = {}
+            for place, items in zip(*[iter(answer)] * 2, strict=True):
+                parts = _read_parts(items)
+                if not self.use_uid:
+                    found.setdefault(place, {}).update(parts)
+                elif b"UID" in parts:
+                    found.setdefault(int(parts[b"UID"]), {}).update(parts)
+                elif not _NEWS.issuperset(parts):
+                    raise ProtocolError("a mail without its UID")
+        return {each: found[each] for each in mails if each in found}
 
     def find(self, criteria: Sequence[bytes]) -> list[int]:
         """The UIDs that a search finds; the answer may come in several parts."""
@@ -86,12 +119,48 @@ class ImapConnection(IMAPClient):  # type: ignore[misc]
                 raise IMAPClientError(f"IDLE: {refused}")
 
 
-def _read_line(connection: Any) -> bytes:
-    """imaplib takes a million bytes, which is less than a search of a large folder answers."""
-    line: bytes = connection.file.readline(_LONGEST_LINE + 1)
-    if len(line) > _LONGEST_LINE:
-        raise IMAPClientAbortError(f"a line of more than {_LONGEST_LINE:,} bytes")
-    return line
+class _Lines:
+    file: BinaryIO
+
+    def readline(self) -> bytes:
+        """imaplib takes a million bytes, which is less than a search of a large folder answers."""
+        line = self.file.readline(_LONGEST_LINE + 1)
+        if len(line) > _LONGEST_LINE:
+            raise IMAPClientAbortError(f"a line of more than {_LONGEST_LINE:,} bytes")
+        if words := _WORDS.match(line):
+            line = words[0].upper() + line[words.end() :]
+        if b"nil" not in line.lower():
+            return line
+        return _NIL.sub(_write_nil, line)
+
+
+class _OpenLines(_Lines, IMAP4WithTimeout):  # type: ignore[misc]
+    pass
+
+
+class _PrivateLines(_Lines, IMAP4_TLS):  # type: ignore[misc]
+    pass
+
+
+def _write_nil(found: re.Match[bytes]) -> bytes:
+    if found[0].startswith(b'"'):
+        return found[0]
+    return b"NIL"
+
+
+def _read_parts(items: Any) -> dict[bytes, Any]:
+    """What a server tells of one mail, each by its name in capitals."""
+    parts = {name.upper(): value for name, value in zip(*[iter(items)] * 2, strict=True)}
+    if isinstance(parts.get(b"INTERNALDATE"), bytes):
+        parts[b"INTERNALDATE"] = _read_date(parts[b"INTERNALDATE"])
+    return parts
+
+
+def _read_date(text: bytes) -> datetime | None:
+    read: datetime | None = None
+    with suppress(ValueError):
+        read = parse_to_datetime(text, normalise=False)
+    return read
 
 
 @contextmanager

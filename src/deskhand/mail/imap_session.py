@@ -93,9 +93,12 @@ class ImapSession:
             )
             self._client.normalise_times = False
             try:
-                if not account.tls:
-                    self._encrypt(account)
-                self._sign_in(account, password)
+                if self._client.is_signed_in:
+                    _demand_private(account)
+                else:
+                    if not account.tls:
+                        self._encrypt(account)
+                    self._sign_in(account, password)
             except (IMAPClientError, OSError, DeskError):
                 self.drop()
                 raise
@@ -430,6 +433,17 @@ class ImapSession:
             _copy(folder, uidvalidity, uid, fetched[uid]) for uid in uids if uid in fetched
         ]
         return [copy for copy in found if copy is not None]
+
+
+def _demand_private(account: Account) -> None:
+    """Refuse a server that greets as if somebody were signed in where anybody on the way can say so."""
+    if account.tls or account.is_local:
+        return
+    raise Denied(
+        f"{account.host} has somebody signed in before anything is encrypted (PREAUTH)",
+        reason="no_encryption",
+        hint="imaps:// is TLS from the first byte; look at the port",
+    )
 
 
 @contextlib.contextmanager
