@@ -158,7 +158,7 @@ def test_the_command_line_shows_and_proves_the_record(home: Home) -> None:
     broken = home.command("log", "--verify", "--json")
     store.close()
 
-    assert "write_note  j***@example.com  success" in shown.stdout
+    assert "Write note  j***@example.com  done" in shown.stdout
     assert (whole.returncode, whole.stdout) == (0, "whole: 1 entries\n")
     assert broken.returncode == 1
     assert '"first_bad_line": 1' in broken.stdout

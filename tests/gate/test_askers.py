@@ -96,7 +96,7 @@ async def test_the_record_names_who_asked_on_the_page_and_in_the_terminal(
     here = Home(home.vault, own)
     told = here.command("log").stdout
     assert re.search(
-        r"(?m)^ +1  (?:to|yester)day, \d\d:\d\d +Claude Code 2.1.3 on this machine  send_email",
+        r"(?m)^ +1  (?:to|yester)day, \d\d:\d\d +Claude Code 2.1.3 on this machine  Send a mail",
         told,
     )
     assert json.loads(here.command("log", "--json").stdout.splitlines()[0])[

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from anyio import to_thread
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import Implementation
@@ -20,7 +21,7 @@ from deskhand.config import load
 from deskhand.resident.doors import open_doors
 from deskhand.web.render import PLACES
 from deskhand.web.site import site
-from tests.home import TOKEN
+from tests.home import TOKEN, Home
 from tests.requirements import requirement
 from tests.transports import ERAS, http_client
 from tests.web.person import served, signed_in
@@ -223,6 +224,41 @@ async def test_the_record_names_who_wrote_a_note_or_a_task_as_a_card_does(
     named = {"legacy": "An assistant"}.get(era, "Codex 1.2")
     who = f'<span class="who"><bdi>{named}, with the token “laptop”</bdi></span>'
     assert page.count(who) == 4
+
+
+@requirement("cards:asker")
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_task_names_who_made_it_and_who_changed_it_last_as_a_card_does(
+    era: str, place: Place, tmp_path: Path
+) -> None:
+    token = await place.token("laptop")
+    program = Implementation(name="claude-code", version="2.1")
+    door = http_client(f"{place.address}/mcp", token, era, client_info=program)
+    async with door as client:
+        made = await ok(client, "create_task", title="Call")
+    named = {"legacy": "An assistant"}.get(era, "Claude Code 2.1")
+    who = f"{named}, with the token “laptop”"
+    home = Home(
+        tmp_path / "vault",
+        {"DESKHAND_HOME": str(tmp_path / "home"), "DESKHAND_USER": "me"},
+    )
+
+    async with signed_in(place.desk, place.address) as person:
+        fresh = (await person.reads(f"/tasks/{made['id']}")).text
+        await to_thread.run_sync(home.command, "tasks", "edit", str(made["id"]), "!high")
+        changed = (await person.reads(f"/tasks/{made['id']}")).text
+
+    assert f"Added by <bdi>{who}</bdi>, <time" in fresh
+    assert "Last changed" not in fresh
+    assert f"Added by <bdi>{who}</bdi>, <time" in changed
+    assert "Last changed by <bdi>you</bdi>, <time" in changed
+    told = await to_thread.run_sync(home.command, "tasks", "list", "--json")
+    (task,) = json.loads(told.stdout)["tasks"]
+    assert (task["created_by"], task["changed_by"]) == (who, "you")
+    told = await to_thread.run_sync(home.command, "log", "--json")
+    lines = [json.loads(line) for line in told.stdout.splitlines()]
+    named_lines = [line["who"] for line in lines if line["target"].startswith("task ")]
+    assert named_lines == [who, "you"]
 
 
 @requirement("tokens:scopes")

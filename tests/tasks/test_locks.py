@@ -14,7 +14,7 @@ from deskhand.tasks import calendars, rows, vtodo
 from deskhand.tasks.models import NewTask, TaskChanges, TaskFilter
 from tests.requirements import requirement
 
-NOW = "2026-11-15T10:00:00.000000Z"
+NOW = rows.Now("2026-11-15T10:00:00.000000Z", "Ann")
 UTC = ZoneInfo("UTC")
 
 

@@ -45,7 +45,7 @@ def _log(options: argparse.Namespace) -> int:
         words.append(name_result(entry.result))
         if entry.error:
             words.append(plain_error(entry.error))
-        facts = {"seq": seq} | entry.model_dump(exclude_none=True)
+        facts = {"seq": seq, "who": who} | entry.model_dump(exclude_none=True)
         tell(options, facts, one_line(f"{seq:>6}  {'  '.join(words)}"))
     return 0
 

@@ -29,6 +29,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deskhand import __version__, audit, tokens
+from deskhand.askers import describe_actor
 from deskhand.errors import (
     AuthRequired,
     DeskError,
@@ -276,7 +277,7 @@ class _Backend:
     async def create(
         self, request: Request, new: NewTask, idempotency_key: IdempotencyKey = None
     ) -> Response:
-        now = self._now()
+        at = self._now()
         key = None
         if idempotency_key is not None:
             key = rows.Key(
@@ -284,12 +285,13 @@ class _Backend:
             )
             if next(self._keyed) % PURGE_EVERY == 0:
                 await self._store.write(
-                    partial(rows.forget_keys, before=due.utc_text(now - KEY_LIFE))
+                    partial(rows.forget_keys, before=due.utc_text(at - KEY_LIFE))
                 )
-        wanted = self._resolve_due(new, now)
+        wanted = self._resolve_due(new, at)
+        now = rows.Now(due.utc_text(at), _who(request))
 
         def work(tx: Transaction) -> rows.WireTask:
-            made = rows.create(tx, request.state.user, wanted, due.utc_text(now), key)
+            made = rows.create(tx, request.state.user, wanted, now, key)
             # A repetition is the same deed: the first one is on the record.
             if made.fresh:
                 self._record(tx, request, f"task {made.task['id']}", subject=new.title)
@@ -441,7 +443,7 @@ class _Backend:
         **parameters: Any,
     ) -> T:
         """Let the user's change happen now, together with its entry in the record."""
-        now = due.utc_text(self._now())
+        now = rows.Now(due.utc_text(self._now()), _who(request))
 
         def both(tx: Transaction) -> T:
             done = work(tx, user=request.state.user, now=now)
@@ -463,11 +465,7 @@ class _Backend:
         **parameters: Any,
     ) -> None:
         """Of a task's text only the title goes there, under the record's own rule for subjects."""
-        named = {
-            "user_id": getattr(request.state, "user", None),
-            "client": getattr(request.state, "client", None),
-            "asker": getattr(request.state, "asker", None),
-        }
+        named = {"user_id": getattr(request.state, "user", None)} | _named(request)
         entry = audit.Entry.of(
             self._now(),
             request.state.actor,
@@ -574,6 +572,16 @@ def _identifying_route(identify: Callable[[Request], Awaitable[None]]) -> type[A
             return handle_identified
 
     return Identified
+
+
+def _named(request: Request) -> dict[str, str | None]:
+    """The token that the caller showed, and who asked at a door of the desk."""
+    return {name: getattr(request.state, name, None) for name in ("client", "asker")}
+
+
+def _who(request: Request) -> str:
+    """Who changes a task, as the record's line about it names them."""
+    return describe_actor(request.state.actor, _named(request), {})
 
 
 def _filter(request: Request) -> TaskFilter:

@@ -9,7 +9,7 @@ from deskhand.errors import Contradiction
 from deskhand.store import Row, Transaction
 from deskhand.tasks import rows, vtodo
 from deskhand.tasks.models import ImportProblem
-from deskhand.tasks.rows import TaskRow
+from deskhand.tasks.rows import Now, TaskRow
 from deskhand.tasks.vtodo import Todo
 
 
@@ -38,7 +38,7 @@ class ImportCount(NamedTuple):
 
 
 def import_todos(
-    tx: Transaction, user: str, todos: Sequence[Todo], now: str
+    tx: Transaction, user: str, todos: Sequence[Todo], now: Now
 ) -> ImportCount:
     """Make the tasks that are not here, bring back the deleted ones as the file has them; how many these were.
 
@@ -74,7 +74,7 @@ def import_todos(
             rows.save(tx, before, row, now)
         else:
             made = rows.insert(
-                tx, row._replace(created_at=min(todo.created or now, now)), now
+                tx, row._replace(created_at=min(todo.created or now.at, now.at)), now
             )
             ids[todo.uid] = made.id
             tx.execute(

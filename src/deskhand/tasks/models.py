@@ -181,6 +181,10 @@ class Task(TaskResponse):
         None, description="the task that followed when this repeated one was completed"
     )
     version: int = Field(0, description="its ETag; 0 where the backend keeps none")
+    created_by: str | None = Field(None, description="who made it, where that is known")
+    changed_by: str | None = Field(
+        None, description="who changed it last, where that is known"
+    )
 
 
 class TaskPage(BaseModel):

@@ -46,6 +46,9 @@ class TaskRow(NamedTuple):
     recurrence: str | None
     next_id: int | None
     version: int
+    created_by: str | None = None
+    """Who made it, and below who changed it last, in a person's words; None where that was never written down."""
+    changed_by: str | None = None
     deleted_at: str | None = None
     series_start: str | None = None
     completed_at: str | None = None
@@ -54,6 +57,13 @@ class TaskRow(NamedTuple):
 
     def wire(self) -> WireTask:
         return dict(zip(_WIRE_NAMES, self, strict=False))
+
+
+class Now(NamedTuple):
+    """When tasks are made or changed, and by whom, in a person's words."""
+
+    at: str
+    by: str | None = None
 
 
 class Key(NamedTuple):
@@ -71,17 +81,20 @@ class Created(NamedTuple):
 
 _NOT_ON_THE_WIRE = ("deleted_at", "series_start", "completed_at", "previous")
 _WIRE_NAMES = tuple(name for name in TaskRow._fields if name not in _NOT_ON_THE_WIRE)
-_FIXED = ("id", "created_at", "updated_at", "user_id", "version", "previous")
+_FIXED = (
+    *("id", "created_at", "updated_at", "user_id", "version"),
+    *("created_by", "changed_by", "previous"),
+)
 _MUTABLE = tuple(name for name in TaskRow._fields if name not in _FIXED)
 _WIRE = ", ".join(_WIRE_NAMES)
 _ALL = ", ".join(TaskRow._fields)
 _INSERT = (
-    f"INSERT INTO task ({', '.join(_MUTABLE)}, search, previous, user_id, created_at, updated_at, version) "
-    f"VALUES ({'?, ' * len(_MUTABLE)}?, '{{}}', ?, ?, ?, 1) RETURNING {_ALL}"
+    f"INSERT INTO task ({', '.join(_MUTABLE)}, search, previous, user_id, created_at, updated_at, created_by, "
+    f"changed_by, version) VALUES ({'?, ' * len(_MUTABLE)}?, '{{}}', ?, ?, ?, ?, ?, 1) RETURNING {_ALL}"
 )
 _UPDATE = (
     f"UPDATE task SET {', '.join(f'{name} = ?' for name in _MUTABLE)}, search = ?, previous = ?, updated_at = ?, "
-    f"version = version + 1 WHERE user_id = ? AND id = ? RETURNING {_ALL}"
+    f"changed_by = ?, version = version + 1 WHERE user_id = ? AND id = ? RETURNING {_ALL}"
 )
 _HERE = "user_id = ? AND deleted_at IS NULL"
 _PRIORITY_NAMES = tuple(priority.value for priority in PRIORITIES)
@@ -126,14 +139,15 @@ def fold(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold()
 
 
-def new_row(user: str, new: NewTask, now: str) -> TaskRow:
+def new_row(user: str, new: NewTask, now: Now) -> TaskRow:
     """A task that is not in the database yet and has no id."""
     given = new.model_dump()
     return TaskRow(
         id=0,
         completed=False,
-        created_at=now,
-        updated_at=now,
+        created_at=now.at,
+        updated_at=now.at,
+        created_by=now.by,
         user_id=user,
         next_id=None,
         version=1,
@@ -141,14 +155,15 @@ def new_row(user: str, new: NewTask, now: str) -> TaskRow:
     )
 
 
-def insert(tx: Transaction, row: TaskRow, now: str) -> TaskRow:
-    columns = tx.one(_INSERT, *_columns(row), row.user_id, row.created_at, now)
+def insert(tx: Transaction, row: TaskRow, now: Now) -> TaskRow:
+    made = (row.user_id, row.created_at, now.at, row.created_by, now.by)
+    columns = tx.one(_INSERT, *_columns(row), *made)
     assert columns is not None  # noqa: S101 - INSERT … RETURNING returns
     return read_row(columns)
 
 
 def save(
-    tx: Transaction, before: TaskRow, after: TaskRow, now: str, *, undoing: bool = False
+    tx: Transaction, before: TaskRow, after: TaskRow, now: Now, *, undoing: bool = False
 ) -> TaskRow:
     """Write what differs, and keep what it was before for `undo`."""
     pairs = [(name, getattr(before, name), getattr(after, name)) for name in _MUTABLE]
@@ -156,7 +171,8 @@ def save(
     if not changed:
         return before
     previous = None if undoing else json.dumps(changed)
-    columns = tx.one(_UPDATE, *_columns(after), previous, now, before.user_id, before.id)
+    written = (previous, now.at, now.by, before.user_id, before.id)
+    columns = tx.one(_UPDATE, *_columns(after), *written)
     assert columns is not None  # noqa: S101 - the row is locked
     return read_row(columns)
 
@@ -165,7 +181,7 @@ def save(
 
 
 def create(
-    tx: Transaction, user: str, new: NewTask, now: str, key: Key | None = None
+    tx: Transaction, user: str, new: NewTask, now: Now, key: Key | None = None
 ) -> Created:
     """A new task. Under a key that was used before nothing is made, and the first answer is given again."""
     if key is None:
@@ -173,7 +189,7 @@ def create(
     fresh = tx.execute(
         "INSERT INTO task_key (user_id, name, digest, answer, created_at) VALUES (?, ?, ?, '', ?) "
         "ON CONFLICT DO NOTHING",
-        *(user, key.name, key.digest, now),
+        *(user, key.name, key.digest, now.at),
     )
     if not fresh:
         return Created(_first_answer(tx, user, key), fresh=False)
@@ -187,7 +203,7 @@ def create(
     return Created(made, fresh=True)
 
 
-def _create(tx: Transaction, user: str, new: NewTask, now: str) -> WireTask:
+def _create(tx: Transaction, user: str, new: NewTask, now: Now) -> WireTask:
     row = new_row(user, new, now)
     if new.parent_id is not None:
         lock_in_order(tx, user, [new.parent_id])
@@ -360,7 +376,7 @@ def update(
     user: str,
     task_id: int,
     changes: TaskChanges,
-    now: str,
+    now: Now,
     if_match: str | None,
 ) -> WireTask:
     """What is absent stays; null clears."""
@@ -376,7 +392,7 @@ def complete(
     user: str,
     task_id: int,
     completed: bool,
-    now: str,
+    now: Now,
     if_match: str | None,
     zone: tzinfo,
 ) -> WireTask:
@@ -385,7 +401,7 @@ def complete(
     after = before
     if completed != before.completed:
         after = before._replace(
-            completed=completed, completed_at=now if completed else None
+            completed=completed, completed_at=now.at if completed else None
         )
     if completed and not before.completed and before.next_id is None:
         after = after._replace(next_id=_create_following(tx, before, now, zone))
@@ -393,13 +409,13 @@ def complete(
 
 
 def _create_following(
-    tx: Transaction, before: TaskRow, now: str, zone: tzinfo
+    tx: Transaction, before: TaskRow, now: Now, zone: tzinfo
 ) -> int | None:
     """The next task of a series; None where there is none."""
     if before.recurrence is None or before.series_start is None or before.due_date is None:
         return None
     rule = recurrence.parse(before.recurrence)
-    after = max(datetime.fromisoformat(before.due_date), datetime.fromisoformat(now))
+    after = max(datetime.fromisoformat(before.due_date), datetime.fromisoformat(now.at))
     following = recurrence.following(
         rule, datetime.fromisoformat(before.series_start), after, zone
     )
@@ -410,13 +426,13 @@ def _create_following(
         completed_at=None,
         due_date=utc_text(following),
         next_id=None,
-        created_at=now,
+        created_at=now.at,
     )
     return insert(tx, row, now).id
 
 
 def delete(
-    tx: Transaction, user: str, task_id: int, now: str, if_match: str | None
+    tx: Transaction, user: str, task_id: int, now: Now, if_match: str | None
 ) -> None:
     """Its subtasks go with it; `restore` brings all of them back."""
     lock_in_order(tx, user, [task_id])
@@ -427,10 +443,10 @@ def delete(
         task_id,
     )
     for row in (before, *map(read_row, parts)):
-        save(tx, row, row._replace(deleted_at=now), now)
+        save(tx, row, row._replace(deleted_at=now.at), now)
 
 
-def restore(tx: Transaction, user: str, task_id: int, now: str) -> WireTask:
+def restore(tx: Transaction, user: str, task_id: int, now: Now) -> WireTask:
     lock_in_order(tx, user, [task_id])
     before = _lock_row(tx, user, task_id, None, deleted=True)
     if before.deleted_at is None:
@@ -447,7 +463,12 @@ def restore(tx: Transaction, user: str, task_id: int, now: str) -> WireTask:
 
 
 def bulk(
-    tx: Transaction, user: str, action: str, task_ids: Iterable[int], now: str, zone: tzinfo
+    tx: Transaction,
+    user: str,
+    action: str,
+    task_ids: Iterable[int],
+    now: Now,
+    zone: tzinfo,
 ) -> dict[int, bool]:
     """For each id whether there was such a task; all of it in one transaction."""
     done = {}
@@ -464,7 +485,9 @@ def bulk(
                     restore(tx, user, task_id, now)
             done[task_id] = True
         except NotFound:
-            done[task_id] = action == "delete" and _was_deleted_at(tx, user, task_id, now)
+            done[task_id] = action == "delete" and _was_deleted_at(
+                tx, user, task_id, now.at
+            )
     return done
 
 
@@ -481,7 +504,7 @@ def _was_deleted_at(tx: Transaction, user: str, task_id: int, now: str) -> bool:
     )
 
 
-def undo(tx: Transaction, user: str, now: str) -> dict[str, Any]:
+def undo(tx: Transaction, user: str, now: Now) -> dict[str, Any]:
     """Take back the user's last change: every task that it touched is again as it was before."""
     found = tx.all(
         f"SELECT {_ALL} FROM task WHERE user_id = ? AND updated_at = "
@@ -497,7 +520,7 @@ def undo(tx: Transaction, user: str, now: str) -> dict[str, Any]:
     removed = []
     for row in rows:
         # What was made by that change was nothing before it.
-        previous = json.loads(row.previous or "{}") or {"deleted_at": now}
+        previous = json.loads(row.previous or "{}") or {"deleted_at": now.at}
         after = save(tx, row, row._replace(**previous), now, undoing=True)
         if after.deleted_at is None:
             restored.append(after.wire())

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlencode
 from zoneinfo import ZoneInfo
 
+from markupsafe import Markup
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import FormData
 from starlette.requests import Request
@@ -23,7 +24,7 @@ from deskhand.tasks.oneline import describe_rule, read_line, read_rule
 from deskhand.web.entry import effect, page
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, next_page, number_in, text_in
-from deskhand.web.times import local_time
+from deskhand.web.times import local_time, shown_time
 from deskhand.web.unavailable import or_unavailable
 
 M = TypeVar("M", bound=BaseModel)
@@ -141,9 +142,22 @@ async def _show_task(
         problem=problem,
         task=task,
         fields=typed or _fields(desk, task),
+        story=_tell_story(desk, task),
         priorities=PRIORITIES,
         done=done_in(request, DONE),
     )
+
+
+def _tell_story(desk: Desk, task: Task) -> list[tuple[str, str | None, Markup]]:
+    """What was done with the task first and last: what it was, by whom, and when."""
+    story = [("Added", task.created_by, _when(desk, task.created_at))]
+    if task.updated_at != task.created_at:
+        story.append(("Last changed", task.changed_by, _when(desk, task.updated_at)))
+    return story
+
+
+def _when(desk: Desk, moment: str) -> Markup:
+    return shown_time(desk, datetime.fromisoformat(moment))
 
 
 async def _add(request: Request, form: FormData) -> Response:
