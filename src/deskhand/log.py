@@ -35,7 +35,7 @@ _HOST = re.compile(r"\s{0,3}(?:\[|[\w-]+\.[\w-])")
 _QUOTED = re.compile('"[^"]*"([@\uff20\ufe6b])')
 _FURTHER = 8
 """How much more of a text is read than is shown of it."""
-_LONGEST_VALUE = 50_000
+_LONGEST_VALUE = 20_000
 """Of a line of the log; the trace of an error has room in it."""
 
 
