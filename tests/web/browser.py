@@ -112,17 +112,21 @@ async def judged(page: "Page") -> list[str]:
             await page.emulate_media(color_scheme=scheme)
             where = f"{urlsplit(page.url).path} at {width}, {scheme}"
             found += [f"{where}: {each}" for each in await violations(page, **rules)]
-        over = await page.evaluate(
-            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        )
-        found += (
-            [f"{urlsplit(page.url).path} is {over} pixels too wide at {width}"]
-            if over > 0
-            else []
-        )
+        if over := await measure_excess(page):
+            found.append(f"{urlsplit(page.url).path} is {over} pixels too wide at {width}")
     await page.emulate_media(color_scheme="light")
     await page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
     return found
+
+
+async def measure_excess(page: "Page") -> int:
+    """By how many pixels the page is wider than its window."""
+    # What is seen to be there need not have its style sheet yet.
+    await page.wait_for_load_state()
+    over = await page.evaluate(
+        "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
+    return int(over)
 
 
 async def violations(page: "Page", **rules: Any) -> list[str]:

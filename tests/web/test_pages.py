@@ -41,6 +41,7 @@ from tests.web.browser import (
     SIZES,
     WIDE,
     chromium,
+    measure_excess,
     needs_axe,
     needs_chromium,
     quiet_page,
@@ -1330,10 +1331,8 @@ async def test_axe_finds_nothing_and_the_browser_stays_silent(
                     await page.evaluate(
                         "document.querySelectorAll('details').forEach(each => each.open = true)"
                     )
-                    wide = await page.evaluate(
-                        "document.documentElement.scrollWidth > innerWidth"
-                    )
-                    found += [f"{path} is wider than the window"] if wide else []
+                    if await measure_excess(page):
+                        found.append(f"{path} is wider than the window")
     assert found == []
 
 

@@ -9,6 +9,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 
@@ -591,6 +592,48 @@ async def test_a_browser_makes_a_passkey_signs_in_and_answers_with_it(home: Home
         assert await safe.desk.store.read(proofs) == {"passkey"}
         told = home.command("log", "--verify", "--json", DESKHAND_ADDRESS="me@example.com")
         assert json.loads(told.stdout)["signatures"] == 6
+
+
+@needs_chromium
+@requirement("passkey:page")
+async def test_what_is_being_signed_is_sent_although_the_page_is_drawn_anew(
+    home: Home,
+) -> None:
+    from playwright.async_api import Route, expect
+
+    asked, signed = anyio.Event(), anyio.Event()
+
+    async def be_slow(route: Route) -> None:
+        asked.set()
+        await signed.wait()
+        await route.continue_()
+
+    async with (
+        opened(home, DESKHAND_HOLD_SECONDS="600") as safe,
+        served(site(safe.desk)) as found,
+        chromium() as browser,
+        quiet_page(browser, found.replace("127.0.0.1", "localhost")) as page,
+    ):
+        await add_virtual_key(page)
+        await sign_in(page, safe.desk)
+        await page.goto("/passkeys")
+        await page.get_by_label("Its name").fill("this browser")
+        await page.get_by_label("Your password").first.fill(PASSWORD)
+        await page.get_by_role("button", name="Add a passkey").click()
+        await page.get_by_text("Your recovery codes").wait_for()
+        card = await safe.ask()
+        await page.goto(f"/approvals/{card.id}")
+        await page.get_by_role("button", name="Approve", exact=True).click()
+        undo = page.locator(".toast").get_by_role("button", name="Undo")
+        await undo.wait_for()
+        await expect(page.locator("#count")).to_be_hidden()
+        await page.route("**/passkeys/challenge", be_slow)
+        await undo.click()
+        await asked.wait()
+        await safe.ask(subject="Another")
+        await expect(page.locator("#count")).to_be_visible()
+        signed.set()
+        await page.locator("#card[data-state=waiting]").wait_for()
 
 
 @needs_chromium

@@ -286,6 +286,35 @@ async def test_a_list_that_was_asked_for_before_an_answer_leaves_its_words_where
         assert await page.get_by_text("it waits again").is_visible()
 
 
+@requirement("page:hold")
+async def test_an_undo_that_is_pressed_while_the_next_card_comes_is_not_lost(
+    quiet_desk: Desk,
+) -> None:
+    from playwright.async_api import Route, expect
+
+    looked, pressed = anyio.Event(), anyio.Event()
+
+    async def be_late(route: Route) -> None:
+        looked.set()
+        await pressed.wait()
+        await route.continue_()
+
+    for subject in ("First", "Second", "Third"):
+        await asked(quiet_desk, subject=subject)
+    async with opened(quiet_desk) as page:
+        await press(page, "a")
+        await expect(page.locator(".toast")).to_be_visible()
+        await page.route("**/approvals/*", be_late)
+        await press(page, "j")
+        await looked.wait()
+        await press(page, "u")
+        await press(page, "u")
+        pressed.set()
+        await expect(page.get_by_text("it waits again")).to_be_visible()
+        await expect(page.locator("#count")).to_have_text("3 waiting")
+        await expect(page.get_by_role("alert")).to_have_count(0)
+
+
 @requirement("page:stale")
 async def test_a_card_that_changes_under_the_persons_eyes_is_never_approved_as_it_was(
     quiet_desk: Desk,

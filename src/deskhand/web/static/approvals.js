@@ -9,7 +9,7 @@
     const focused = document.activeElement?.closest?.(".cards li")?.querySelector("a");
     return focused ?? one(".cards a[aria-current]");
   };
-  let busy = false; // a key that comes before the next card is seen must not answer it
+  let busy = null; // what is being asked: a key that comes before the next card is seen must not answer it
 
   // The list takes over the rows that changed and leaves the others, with what is ticked in them.
   function takeRows(fresh) {
@@ -74,23 +74,23 @@
     one("#card")?.focus({ preventScroll: true });
     if (more) refresh();
   }
-  async function go(address, options) {
-    if (busy) return;
-    busy = true;
+  async function takeNext(asked, options) {
+    busy = asked;
     try {
-      take(await ask(address), options);
+      take(await asked, options);
     } finally {
-      busy = false;
+      busy = null;
     }
   }
+  async function go(address, options) {
+    if (!busy) await takeNext(ask(address), options);
+  }
   async function give(form, button) {
-    if (busy) return;
-    busy = true;
-    try {
-      take(await post(form, button));
-    } finally {
-      busy = false;
-    }
+    // An undo names what it undoes, whichever card comes next; it is pressed once.
+    const undone = form.closest(".toast") && form.elements.at.value;
+    while (busy && undone) await Promise.allSettled([busy]);
+    if (undone && one(".toast [name=at]")?.value !== undone) return;
+    if (!busy) await takeNext(post(form, button));
   }
   const plain = (event) => !(event.defaultPrevented || event.ctrlKey || event.metaKey || event.shiftKey || event.button);
   document.addEventListener("click", (event) => {
@@ -109,7 +109,7 @@
 
   // The list asks for itself; the open card follows, unless the person is in the middle of an answer.
   const answering = () =>
-    busy || one("dialog[open]") || one(".answers details[open]") || one(".cards input:checked") || typing(document.activeElement);
+    busy || one("dialog[open], [data-signing]") || one(".answers details[open]") || one(".cards input:checked") || typing(document.activeElement);
   let refreshing = false;
   let again = false; // something changed while the list was asked for
   async function refresh(further = 0) {

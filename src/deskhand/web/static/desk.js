@@ -21,7 +21,12 @@
   let told = null; // what the last undo said, for some seconds
   function showLive(page) {
     const typed = one("input[type=password]", live)?.value;
+    const signed = one(".toast:has([data-signing])", live);
     live.replaceChildren(...(one("#live", page) ?? page.body).childNodes);
+    if (signed) {
+      one(".toast", live)?.remove();
+      live.append(signed);
+    }
     if (told) live.append(told);
     if (typed && one("input[type=password]", live)) one("input[type=password]", live).value = typed;
     const counted = one("#counted", live)?.dataset ?? {};

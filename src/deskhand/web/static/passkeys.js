@@ -53,12 +53,15 @@
     if (!steps.length) return;
     event.preventDefault();
     event.stopImmediatePropagation();
+    form.dataset.signing = "";  // it stays where it is: what the page no longer has is sent nowhere
     try {
       for (const step of steps) await step(form, event.submitter);
       form.requestSubmit(event.submitter);
     } catch (error) {
       complain(form, error);
       return;  // a key that was made stays for the next try
+    } finally {
+      delete form.dataset.signing;
     }
     // What was signed counts once; a form that stays on the page is signed again.
     setTimeout(() => { for (const field of [assertion, key]) if (field) field.value = ""; });
