@@ -22,7 +22,7 @@ from deskhand.config import load
 from deskhand.errors import DeskError
 from deskhand.notes import editing, frontmatter
 from deskhand.notes.editing import Edit
-from deskhand.notes.outline import read_outline
+from deskhand.notes.outline import Outline, prepare_outline, read_outline
 from deskhand.servers.obsidian import obsidian_server
 from tests.home import Home
 from tests.notes.test_disk import in_child
@@ -429,6 +429,53 @@ def notes(draw: st.DrawFn) -> str:
     )
     body = "".join(line + draw(ENDS) for line in draw(PIECES))
     return head + body + draw(st.sampled_from(["", "last", "last ^x4"]))
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> tuple[str, str]:
+    """A note, and the same one after a change in one place."""
+    text = draw(notes())
+    start = draw(st.integers(0, len(text)))
+    end = draw(
+        st.integers(start, min(len(text), start + draw(st.sampled_from([0, 3, 40]))))
+    )
+    new = "".join(line + draw(ENDS) for line in draw(PIECES.map(lambda lines: lines[:3])))
+    return text, text[:start] + draw(st.sampled_from([new, new[:-1], "%", "-"])) + text[
+        end:
+    ]
+
+
+@requirement("notes:edits")
+@settings(max_examples=300, deadline=None)
+@given(changes())
+def test_what_is_known_of_a_note_before_its_change_is_right_after_it(
+    change: tuple[str, str],
+) -> None:
+    text, made = change
+    prepare_outline(text)
+    prepare_outline(made)
+
+    outline = read_outline(made)
+    afresh = Outline(made, outline.flat, outline.body)
+    assert (outline.headings, outline.hidden) == (afresh.headings, afresh.hidden)
+
+
+@requirement("notes:edits")
+def test_of_a_changed_note_only_the_part_that_was_changed_is_read_anew() -> None:
+    parts = [f"# Part {number}\n\n```\n# none\n```\ntext\n" for number in range(1000)]
+    before = read_outline("".join(parts))
+    assert len(before.headings) == 1000
+    parts[500] += "# More\n"
+    after = Outline("".join(parts), "".join(parts), 0)
+
+    after.take_over(before)
+
+    assert after.is_read
+    assert len(after.headings) == 1001
+    assert all(
+        mine is yours
+        for mine, yours in zip(after.headings[:500], before.headings, strict=False)
+    )
 
 
 def _alike(one: str, other: str) -> int:

@@ -6,9 +6,10 @@ Only the lines that may matter are looked at one by one, so that a note of a meg
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from deskhand.notes import frontmatter
@@ -66,6 +67,8 @@ _RULE = re.compile(r" {0,3}(?:(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|(?:-[ \t]*){3,})\
 _TABLE_RULE = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*\Z")
 _LONE_RETURN = re.compile(r"\r(?!\n)")
 _ENDS_LIST = ("---", "#", "```", "~~~", "<", "%%", ">")
+_PAIRS = ("%%", "$$")
+"""What begins here may end anywhere below."""
 _TAB = 4
 _CODE = 4
 """From this indentation on, a line outside lists is code."""
@@ -79,6 +82,10 @@ class Heading(NamedTuple):
     """Behind its line end."""
 
 
+Marks = tuple[list[Heading], list[tuple[int, int]]]
+"""Headings, and what is hidden."""
+
+
 @dataclass
 class Outline:
     """A note's text with the places of its headings; `flat` is the text with every line end written as one \\n."""
@@ -89,8 +96,18 @@ class Outline:
     """Where the body begins."""
 
     @cached_property
-    def _marks(self) -> tuple[list[Heading], list[tuple[int, int]]]:
+    def _marks(self) -> Marks:
         return _find_headings(self.flat, self.body)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its headings are known already."""
+        return "_marks" in self.__dict__
+
+    def take_over(self, last: "Outline") -> None:
+        """Know the headings of a text that differs from that of `last` in one place: around it they are found anew."""
+        if marks := _marks_beside(self, last):
+            self._marks = marks
 
     @property
     def headings(self) -> list[Heading]:
@@ -160,8 +177,12 @@ def read_outline(text: str) -> Outline:
 
 
 def prepare_outline(text: str) -> None:
-    """Find the headings now, for whoever changes this note next."""
-    _ = read_outline(text).headings
+    """Find the headings now, for whoever changes this note next; those of the last one, where little was changed."""
+    last = _kept[-1]
+    found = read_outline(text)
+    if found is not last and last.is_read:
+        found.take_over(last)
+    _ = found.headings
 
 
 def leaves_open(text: str) -> bool:
@@ -218,29 +239,113 @@ def _width(blank: str) -> int:
     return len(blank.expandtabs(_TAB))
 
 
-def _find_headings(flat: str, body: int) -> tuple[list[Heading], list[tuple[int, int]]]:
+def _marks_beside(made: Outline, last: Outline) -> Marks | None:
+    """What is found in a text beside the place where it differs from the last one; None where that does not tell.
+
+    A heading that begins with its line's first character is read in one way, whatever stands before it: so reading can
+    begin behind one and end at one. Only what begins a comment or a formula may end anywhere below.
+    """
+    before = _length_alike(last.flat, made.flat)
+    after = _length_alike_at_the_end(last.flat, made.flat, before)
+    old_end = len(last.flat) - after
+    shift = len(made.flat) - len(last.flat)
+    top = max(0, before - 1)
+    changed = last.flat[top : old_end + 1] + "\n" + made.flat[top : old_end + shift + 1]
+    if any(mark in changed for mark in _PAIRS):
+        return None
+    headings, hidden = last.headings, last.hidden
+    first = 0
+    if made.body == last.body:
+        first = _last_plain(last, before)
+    later = {
+        each.start + shift: number
+        for number, each in enumerate(headings[first:], first)
+        if each.start >= old_end and _is_plain(last.flat, each)
+    }
+    start = headings[first - 1].end if first else made.body
+    new_headings, new_hidden, end = _find_marks(made.flat, made.body, start, later)
+    rest = later.get(end, len(headings))
+    moved = [
+        Heading(each.level, each.text, each.start + shift, each.end + shift)
+        for each in headings[rest:]
+    ]
+    kept = 0
+    if first:
+        kept = bisect_right(hidden, start, key=itemgetter(1))
+    gone = bisect_right(hidden, end - shift, key=itemgetter(0))
+    shifted = [(begin + shift, close + shift) for begin, close in hidden[gone:]]
+    return headings[:first] + new_headings + moved, hidden[:kept] + new_hidden + shifted
+
+
+def _last_plain(outline: Outline, before: int) -> int:
+    """How many headings there are as far as the last plain one that ends before this place."""
+    first = bisect_right(outline.headings, before, key=attrgetter("end"))
+    while first and not _is_plain(outline.flat, outline.headings[first - 1]):
+        first -= 1
+    return first
+
+
+def _is_plain(flat: str, heading: Heading) -> bool:
+    return flat[heading.start] == "#" and flat[heading.end - 1] == "\n"
+
+
+def _length_alike(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    low = 0
+    high = min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if other.startswith(one[low:middle], low):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _length_alike_at_the_end(one: str, other: str, before: int) -> int:
+    """How many characters both end with, of those behind their common beginning."""
+    low = 0
+    high = min(len(one), len(other)) - before
+    while low < high:
+        middle = (low + high + 1) // 2
+        if other.endswith(one[len(one) - middle : len(one) - low], 0, len(other) - low):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _find_headings(flat: str, body: int) -> Marks:
     """The headings, and what is hidden, of a text whose body begins there."""
+    headings, hidden, _ = _find_marks(flat, body, body, ())
+    return headings, hidden
+
+
+def _find_marks(
+    flat: str, body: int, start: int, known: Container[int]
+) -> tuple[list[Heading], list[tuple[int, int]], int]:
+    """The same from `start` on, up to the first heading at one of the `known` places; and where that is."""
     headings: list[Heading] = []
     hidden: list[tuple[int, int]] = []
     # With a line end before the first line each line has one, and a match begins where its line does in the note.
     # A byte order mark, which is a body's only beginning that is one character long, has one in its place.
     order_mark = int(body == 1)
     marked = "\n" * (1 + order_mark) + flat[order_mark:]
-    place = top = body
+    place = top = start
     barren = -1
     around: dict[int, int] = {}
     length = len(flat)
     while found := _MARK.search(marked, place):
         start = found.start()
-        inside = 0
         blank, atx, title = found.group("indent", "atx", "title")
-        if blank:
-            indent = _width(blank)
-            inside = _item_around(flat, start, indent, body, around)
-            if indent - inside >= _CODE:
-                place = line_end(flat, start)
-                continue
+        indent = _width(blank)
+        inside = _item_around(flat, start, indent, body, around)
+        if indent - inside >= _CODE:
+            place = line_end(flat, start)
+            continue
         if atx:
+            if start in known:
+                return headings, hidden, start
             place = top = min(found.end(), length)
             if not inside:
                 text = _heading_text(title or "")
@@ -259,7 +364,7 @@ def _find_headings(flat: str, body: int) -> tuple[list[Heading], list[tuple[int,
             barren = start
             if heading or _RULE.match(line):
                 top = end
-    return headings, hidden
+    return headings, hidden, length
 
 
 def _heading_text(title: str) -> str:
@@ -296,6 +401,8 @@ def _item_around(
 
     `around` says it of lines that were asked for, by where they begin, so that none is passed again and again.
     """
+    if not indent:
+        return 0
     limit = indent
     passed = [start]
     found = 0
@@ -394,7 +501,7 @@ def _underlined(
     first, opening = paragraph[0]
     indent = indentation(opening)
     lines = [line for _, line in paragraph]
-    if _BEGINS.match(opening) or (indent and _item_around(flat, first, indent, 0, around)):
+    if _BEGINS.match(opening) or _item_around(flat, first, indent, 0, around):
         return None
     if any(
         _INTERRUPTS.match(line) or ("|" in line and _TABLE_RULE.match(line))
