@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from deskhand.errors import InvalidInput, Unavailable, Unreadable
-from deskhand.notes import frontmatter
+from deskhand.notes import catalog, frontmatter
 from deskhand.notes.catalog import TEXT_TABLES
 from deskhand.notes.index import Index, NoteList
 from tests.requirements import requirement
@@ -594,13 +594,40 @@ def test_a_change_that_left_no_trace_in_the_times_is_seen_while_it_is_fresh(
     vault: Path, open_index: Open
 ) -> None:
     write(vault, "a.md", "needle")
-    index = open_index()
+    index = open_index(now=lambda: (vault / "a.md").stat().st_ctime + 0.02)
     assert searched(index, "needle") == ["a.md"]
     with index._upkeep._catalog.connection() as db:
         # As if the file had been indexed just before a write within the same tick of the clock.
         db.execute("UPDATE note SET digest = x'00' WHERE racy")
         db.execute("UPDATE text SET folded = 'older'")
     assert searched(index, "needle") == ["a.md"]
+
+
+@requirement("index:quiet")
+def test_a_note_is_looked_at_again_as_long_as_the_clock_of_its_file_system_needs() -> None:
+    changed = 1_800_000_000_123_456_789
+    later = [seconds + changed / 1e9 for seconds in (-5, 0, 0.02, 0.2, 1.9, 2.1)]
+
+    def young(changed_ns: int, *, finely: bool) -> list[bool]:
+        return [catalog.is_racy(changed_ns, now, finely=finely) for now in later]
+
+    whole_second = changed - 123_456_789
+    assert young(changed, finely=True) == [True, True, True, False, False, False]
+    assert young(changed, finely=False) == [True, True, True, True, True, False]
+    assert young(whole_second, finely=True) == [True, True, True, True, False, False]
+
+
+@requirement("index:quiet")
+def test_a_vault_that_was_just_filled_is_read_once(vault: Path, open_index: Open) -> None:
+    for number in range(20):
+        write(vault, f"{number}.md", "needle")
+    # Half a second after the last one was written.
+    index = open_index(now=lambda: (vault / "19.md").stat().st_ctime + 0.5)
+    assert len(searched(index, "needle")) == 20
+    last = index._upkeep._last
+    assert len(searched(index, "needle")) == 20
+    if last and last.queued:
+        assert index._upkeep._last is last
 
 
 def test_a_vault_that_is_gone_is_said_and_found_again(

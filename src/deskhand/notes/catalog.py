@@ -26,6 +26,9 @@ from deskhand.notes.walk import Key, Root, key_of, read
 
 VERSION = 3
 RACY_NS = 2_000_000_000
+RACY_FINE_NS = 50_000_000
+"""The same where files have the time of the system's clock, which moves on every 10 ms at the latest."""
+_MILLISECOND = 1_000_000
 BUSY_SECONDS = 30
 KEPT_OPEN = 4
 TEXT_TABLES = ("posting", "tri", "pair")
@@ -144,12 +147,23 @@ def _without_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def read_filing(root: Root, path: str, now: float) -> Filing:
+def is_racy(changed_ns: int, now: float, *, finely: bool) -> bool:
+    """Whether a file was changed so shortly before that a later change might leave it the same times.
+
+    `finely` says that its file system is one of this machine's. Even there a file may be dated in whole seconds.
+    """
+    window = RACY_NS
+    if finely and changed_ns % _MILLISECOND:
+        window = RACY_FINE_NS
+    return changed_ns > now * 1e9 - window
+
+
+def read_filing(root: Root, path: str, now: float, *, finely: bool) -> Filing:
     content = read(root, path)
     if content is None:
         return Filing(path, None, False, b"", NoteText([], set(), ""), NoteMarks([], []), 0)
     data, key = content
-    racy = key[3] > now * 1e9 - RACY_NS
+    racy = is_racy(key[3], now, finely=finely)
     source = data.decode("utf-8", "replace")
     note = _parse(source)
     digest = blake2b(data, digest_size=16).digest()

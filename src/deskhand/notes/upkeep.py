@@ -290,7 +290,7 @@ class Upkeep:
             return
         filings: list[catalog.Filing] = []
         if len(changes) <= FILED_AT_ONCE:
-            filings = [catalog.read_filing(root, path, self._now()) for path in changes]
+            filings = [self._read_filing(root, path) for path in changes]
             filings.sort(key=lambda filing: filing.key or (0, 0, 0, 0))
         with self._writing, catalog.transaction(db):
             if clear:
@@ -329,12 +329,17 @@ class Upkeep:
         with self._writing:
             catalog.checkpoint(db)
 
+    def _read_filing(self, root: walk.Root, path: str) -> catalog.Filing:
+        # The queue is there only for file systems of this machine.
+        finely = self._queue.covers(root)
+        return catalog.read_filing(root, path, self._now(), finely=finely)
+
     def _read_filings(self, root: walk.Root, paths: list[str]) -> list[catalog.Filing]:
         filings: list[catalog.Filing] = []
         size = 0
         for path in paths:
             self._pause()
-            filings.append(catalog.read_filing(root, path, self._now()))
+            filings.append(self._read_filing(root, path))
             size += filings[-1].size
             if size > BATCH_BYTES or self._closed.is_set():
                 break
