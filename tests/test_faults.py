@@ -170,6 +170,23 @@ def test_a_record_that_lost_its_end_is_found(home: Home) -> None:
 
 
 @requirement("faults:record")
+def test_what_is_noted_beside_the_database_is_noted_again_where_somebody_deletes_it(
+    tmp_path: Path,
+) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/desk.db")
+    store.write_sync(audit.append, entry(1))
+    (tmp_path / "desk.db.head").unlink()
+    assert store.read_beside("head") is None
+    store.write_sync(audit.append, entry(2))
+    store.write_sync(audit.append, entry(3))
+
+    noted = store.read_beside("head")
+    store.close()
+    assert noted is not None
+    assert noted.split()[0] == "3"
+
+
+@requirement("faults:record")
 def test_what_the_vault_knows_of_the_record_counts_until_the_desk_is_restored(
     home: Home, tmp_path: Path
 ) -> None:

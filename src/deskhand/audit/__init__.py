@@ -271,19 +271,19 @@ def _counted_as(line: RecordLine) -> tuple[str, str, str, str]:
 
 
 def _chain(tx: Transaction, lines: Sequence[RecordLine]) -> None:
-    ((last, digest),) = tx.all(
-        "UPDATE audit_head SET seq = seq + ? WHERE id = 1 RETURNING seq, hash", len(lines)
-    )
+    # Nobody else writes until this transaction ends.
+    ((first, digest),) = tx.all("SELECT seq, hash FROM audit_head WHERE id = 1")
+    last = first + len(lines)
     rows: list[tuple[int, str, str]] = []
     found: dict[tuple[str, ...], list[int]] = {}
     quarters: Counter[tuple[str, str]] = Counter()
-    for seq, line in enumerate(lines, last - len(lines) + 1):
+    for seq, line in enumerate(lines, first + 1):
         digest = _link(digest, seq, line.text)
         rows.append((seq, line.text, digest))
         found.setdefault(_counted_as(line), []).append(seq)
         quarters[line.quarter, line.result] += 1
     tx.many("INSERT INTO audit (seq, entry, hash) VALUES (?, ?, ?)", rows)
-    tx.execute("UPDATE audit_head SET hash = ? WHERE id = 1", digest)
+    tx.execute("UPDATE audit_head SET seq = ?, hash = ? WHERE id = 1", last, digest)
     tx.note_beside("head", f"{last} {digest}")
     # Counters by day, so that neither a plot nor a search has to read the whole record; no part of the proof.
     tx.many(

@@ -152,6 +152,7 @@ class SqliteStore:
         return connection
 
     def _write_until_closed(self, connection: sqlite3.Connection) -> None:
+        beside = _Beside(self._file)
         while (job := self._jobs.get()) is not None:
             group = [job]
             closing = False
@@ -161,10 +162,11 @@ class SqliteStore:
                     closing = True
                     break
                 group.append(following)
-            _commit(connection, group, self._file)
+            _commit(connection, group, self._file, beside)
             if closing:
                 break
         connection.close()
+        beside.close()
 
 
 def migrate(file: str, target: str = schema.HEAD) -> None:
@@ -204,7 +206,37 @@ def connect(file: str, patience: float = BUSY_SECONDS) -> sqlite3.Connection:
     return connection
 
 
-def _commit(connection: sqlite3.Connection, group: list[Job], file: str) -> None:
+class _Beside:
+    """The notes in files beside the database. To open one for each commit takes longer than to write it."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._opened: dict[str, int] = {}
+
+    def write(self, name: str, text: str) -> None:
+        """Not synced: after a power cut it may be an older note, which is as true."""
+        with suppress(OSError):
+            os.pwrite(self._open(name), text.ljust(_NOTE).encode(), 0)
+
+    def close(self) -> None:
+        while self._opened:
+            os.close(self._opened.popitem()[1])
+
+    def _open(self, name: str) -> int:
+        opened = self._opened.pop(name, None)
+        if opened is not None and not os.fstat(opened).st_nlink:
+            os.close(opened)  # somebody deleted it
+            opened = None
+        if opened is None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+            opened = os.open(f"{self._file}.{name}", flags, 0o600)
+        self._opened[name] = opened
+        return opened
+
+
+def _commit(
+    connection: sqlite3.Connection, group: list[Job], file: str, beside: _Beside
+) -> None:
     """Do each job in a savepoint of its own and all in one commit; nobody is answered before the commit."""
     answers: list[tuple[Future[Any], Any]] = []
     notes: dict[str, str] = {}
@@ -224,7 +256,7 @@ def _commit(connection: sqlite3.Connection, group: list[Job], file: str) -> None
                 future.set_exception(error)
         return
     for name, text in notes.items():
-        _write_beside(file, name, text)
+        beside.write(name, text)
     for future, answer in answers:
         future.set_result(answer)
 
@@ -249,16 +281,6 @@ def _attempt(
         tx.notes.clear()
     connection.execute("RELEASE job")
     return tx.notes
-
-
-def _write_beside(file: str, name: str, text: str) -> None:
-    """Not synced: after a power cut it may be an older note, which is as true."""
-    with suppress(OSError):
-        opened = os.open(f"{file}.{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.pwrite(opened, text.ljust(_NOTE).encode(), 0)
-        finally:
-            os.close(opened)
 
 
 @contextmanager

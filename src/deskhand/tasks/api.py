@@ -512,6 +512,10 @@ class _Backend:
         )
 
 
+_KEYED = (recording.KEYED.lower().encode(), b"1")
+_RECORDED = (recording.RECORDED.lower().encode(), b"1")
+
+
 class _Seam:
     """Around every request: a crash tells nothing, a refusal goes on the record, what was answered is counted."""
 
@@ -534,13 +538,10 @@ class _Seam:
                 status = message["status"]
                 if status >= 400:
                     await self._backend.record_refusal(request)
-                said = [recording.KEYED]
+                said = [_KEYED]
                 if getattr(request.state, "recorded", False):
-                    said.append(recording.RECORDED)
-                message["headers"] = [
-                    *message["headers"],
-                    *((name.lower().encode(), b"1") for name in said),
-                ]
+                    said.append(_RECORDED)
+                message["headers"] = [*message["headers"], *said]
             await send(message)
 
         try:
@@ -576,7 +577,8 @@ def _identifying_route(identify: Callable[[Request], Awaitable[None]]) -> type[A
 
 def _named(request: Request) -> dict[str, str | None]:
     """The token that the caller showed, and who asked at a door of the desk."""
-    return {name: getattr(request.state, name, None) for name in ("client", "asker")}
+    known = request.scope["state"]
+    return {"client": known.get("client"), "asker": known.get("asker")}
 
 
 def _who(request: Request) -> str:
