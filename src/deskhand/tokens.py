@@ -153,7 +153,7 @@ def create(
                 field,
                 f"not a {field}",
                 printable(text),
-                "Use 1 to 255 printable characters",
+                "Use 1 to 255 printable characters, no blank at either end",
             )
             raise InvalidInput(f"that is no {field} of a token", fields=[problem])
     token = _new_text()

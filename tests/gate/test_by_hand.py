@@ -604,3 +604,16 @@ async def test_a_request_that_was_used_and_came_back_is_named(site: Site) -> Non
     put(site, text, name="back.md")
 
     assert idle_files(site) == {"Approved/back.md": "its mail was sent; it is used up"}
+
+
+@requirement("gate:hand-written")
+async def test_of_several_approvals_the_desks_own_request_is_used_first(site: Site) -> None:
+    async with site.client("email") as email:
+        await said(email, "send_email", **HELLO)
+        sealed = site.approve()
+        os.utime(sealed, (1, 1))
+        by_hand = site.write("by hand.md")
+        assert (await said(email, "send_email", **HELLO)).startswith("Email sent")
+
+    assert [file.name for file in site.files("Done")] == [sealed.name]
+    assert [file.name for file in site.files("Approved")] == [by_hand.name]

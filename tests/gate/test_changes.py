@@ -239,6 +239,7 @@ async def test_the_trash_has_no_second_door(
                 "permission_denied",
                 "no_approval",
             )
+            assert "the same call does it." in json.dumps(error)
     assert (await refused(client, "move_email", message_id=seen, destination_label="Spam"))[
         "details"
     ]["reason"]

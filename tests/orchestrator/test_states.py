@@ -204,10 +204,13 @@ def test_a_draft_that_the_person_moves_says_where_it_stands(office: Office) -> N
         "kept",
         False,
     )
+    (note,) = office.files("Needs_Action")
+    assert office.properties(note)["draft_path"] == f"Rejected/{rejected.name}"
 
     office.move(rejected, "Drafts")
     office.passes()
     assert office.properties(office.only("Drafts"))["status"] == "pending_approval"
+    assert office.properties(note)["draft_path"] == f"Drafts/{rejected.name}"
 
     office.move(office.only("Drafts"), "Approved")
     office.once()

@@ -398,7 +398,7 @@ async def test_a_timeout_and_a_backend_that_is_not_there_begin_with_the_contract
     assert nobody["message"].startswith("Service authentication failed")
     assert "Missing user context in MCP request" in nobody["message"]
     assert too_long["message"].endswith(
-        "the id that it names must have 1 to 255 printable characters"
+        "the id that it names must have 1 to 255 printable characters, no blank at either end"
     )
 
 

@@ -121,9 +121,13 @@ def open_request(
 
 
 def _released(request: Request) -> str:
-    if request.action.noun == "call":
-        return "gives its result"
-    return "sends it"
+    match request.action.noun:
+        case "call":
+            return "gives its result"
+        case "mail":
+            return "sends it"
+        case _:
+            return "does it"
 
 
 def participants_of(mail: FullMessage) -> tuple[str, ...]:

@@ -35,6 +35,11 @@ class MailChange(NoMail):
 
     way_back = "Nothing is deleted: what went into the trash comes out of it again, and marks are set as they were."
     caution = ("Nothing is deleted, and all of it can be undone.",)
+    noun = "change"
+    done = "been made"
+    again = "make"
+    where_to_look = "Look at these mails."
+    unknown = "some of the mails may have been changed, and the rest is not done by itself"
     file_type: ClassVar[str] = "email_change"
 
     kind: Literal["update_emails"] = "update_emails"

@@ -273,10 +273,17 @@ def _enter(folder: int, name: str, path: str) -> int:
             raise
     with suppress(FileNotFoundError):
         if stat.S_ISREG(os.lstat(name, dir_fd=folder).st_mode):
-            raise NotFound(f"{name} in {path} is not a folder", path=path)
+            raise NotFound(f"{_named_in(path, name)} is not a folder", path=path)
     raise Denied(
-        f"{name} in {path} is a symbolic link",
+        f"{_named_in(path, name)} is a symbolic link",
         reason="symlink",
         hint="links are not followed; use the folder's real place inside the vault",
         path=path,
     )
+
+
+def _named_in(path: str, name: str) -> str:
+    """One part of a path, in words."""
+    if name == path:
+        return name
+    return f"{name} in {path}"

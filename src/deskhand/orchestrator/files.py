@@ -10,8 +10,8 @@ from deskhand.errors import Changed, Denied, DeskError, Exists, NotFound, Unread
 from deskhand.gate.folders import free_name
 from deskhand.notes import disk, frontmatter, paths
 
-NEEDS_ACTION, DRAFTS, DONE = "Needs_Action", "Drafts", "Done"
-_ANYWHERE = ((NEEDS_ACTION,), (DRAFTS,), ("Approved",), ("Rejected",), (DONE,))
+NEEDS_ACTION, DRAFTS, REJECTED, DONE = "Needs_Action", "Drafts", "Rejected", "Done"
+_ANYWHERE = ((NEEDS_ACTION,), (DRAFTS,), ("Approved",), (REJECTED,), (DONE,))
 _TRIES = 5
 
 

@@ -179,11 +179,20 @@ def _mark_note(desk: Desk, request: Request, name: str) -> None:
     root = desk.own_root
     if files.where(root, name) != files.NEEDS_ACTION:
         return
+
+    def draft_in(folder: str) -> str:
+        return desk.settings.own_path(folder, draft_file_name(request.id))
+
     if request.state == "waiting":
-        files.mark(root, files.NEEDS_ACTION, name, {"status": "drafted"})
+        marks = {"status": "drafted", "draft_path": draft_in(files.DRAFTS)}
+        files.mark(root, files.NEEDS_ACTION, name, marks)
         return
     if request.state == "rejected":
-        marks = {"status": "rejected", "rejected_reason": _reason(request)}
+        marks = {
+            "status": "rejected",
+            "rejected_reason": _reason(request),
+            "draft_path": draft_in(files.REJECTED),
+        }
         files.mark(root, files.NEEDS_ACTION, name, marks)
         return
     done = {
@@ -191,7 +200,7 @@ def _mark_note(desk: Desk, request: Request, name: str) -> None:
         "reply_message_id": request.message_id,
         "reply_thread_id": request.thread_id,
         "answered_at": iso(desk.now()),
-        "draft_path": desk.settings.own_path(files.DONE, draft_file_name(request.id)),
+        "draft_path": draft_in(files.DONE),
     }
     files.mark(root, files.NEEDS_ACTION, name, done)
     files.move(root, name, files.NEEDS_ACTION, files.DONE)

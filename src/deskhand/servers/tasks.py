@@ -434,7 +434,10 @@ def acting_user(desk: Desk, ctx: Caller) -> str:
         user = named.pop()
         if tokens.is_user_id(user):
             return str(user)
-        said += f"; the id that it names must have 1 to {tokens.LONGEST_USER_ID} printable characters"
+        said += (
+            f"; the id that it names must have 1 to {tokens.LONGEST_USER_ID} printable characters,"
+            " no blank at either end"
+        )
     elif named:
         said += "; _meta.user_id and X-User-ID name different users"
     raise AuthRequired(
