@@ -24,8 +24,10 @@ def main() -> int:
         from deskhand.hook import main as answer
 
         return answer()
-    from deskhand.cli import main as run
+    from deskhand.memory import loading
 
+    with loading():
+        from deskhand.cli import main as run
     return run()
 
 

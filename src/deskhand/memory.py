@@ -1,8 +1,9 @@
 """How the C library keeps memory, for a process that runs for weeks."""
 
 import ctypes
-from collections.abc import Mapping
-from contextlib import suppress
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 # glibc's M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD.
 _ARENA_MAX = -8
@@ -10,6 +11,17 @@ _MMAP_THRESHOLD = -3
 _TRIM_THRESHOLD = -1
 _LARGE = 4 * 1024 * 1024
 _KEPT = 4 * _LARGE
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """While modules are loaded nothing is garbage, and what they made stays: looking for it is a tenth of a start."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def use_one_arena() -> None:

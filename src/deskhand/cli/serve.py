@@ -60,18 +60,12 @@ def add_to(commands: Any) -> None:
 
 
 def _mcp(options: argparse.Namespace) -> None:
-    from deskhand import log
-    from deskhand.memory import keep_large_blocks
-    from deskhand.store import refuse_newer
+    from deskhand.memory import keep_large_blocks, loading
 
     keep_large_blocks()
-    with opened_desk(env_file=options.server == "tasks") as desk:
-        refuse_newer(desk.settings.database)
-        log.configure(desk.settings.log_level)
-        token = desk.token() if options.http else None
-        server = _make(desk, options.server, token)
-        if options.scope:
-            server.narrow(options.scope)
+    with ExitStack() as stack:
+        with loading():
+            desk, server = _load(stack, options)
 
         async def serve(desk: "Desk") -> None:
             if options.http:
@@ -80,6 +74,20 @@ def _mcp(options: argparse.Namespace) -> None:
                 await server.run_stdio_async()
 
         run(desk, serve)
+
+
+def _load(stack: ExitStack, options: argparse.Namespace) -> "tuple[Desk, DeskServer]":
+    from deskhand import log
+    from deskhand.store import refuse_newer
+
+    desk = stack.enter_context(opened_desk(env_file=options.server == "tasks"))
+    refuse_newer(desk.settings.database)
+    log.configure(desk.settings.log_level)
+    token = desk.token() if options.http else None
+    server = _make(desk, options.server, token)
+    if options.scope:
+        server.narrow(options.scope)
+    return desk, server
 
 
 def _make(desk: "Desk", name: str, token: str | None) -> "DeskServer":

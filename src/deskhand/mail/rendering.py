@@ -1,10 +1,12 @@
 """Markdown as the HTML of a mail: words, lists, tables and links; no HTML of its own, and nothing that is fetched."""
 
 from functools import cache
-
-from markdown_it import MarkdownIt
+from typing import TYPE_CHECKING
 
 from deskhand.errors import FieldProblem, InvalidInput
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
 
 LONGEST = 50_000
 """Characters. Some texts cost the parser the square of their length."""
@@ -28,7 +30,9 @@ def render_html(text: str) -> str:
 
 
 @cache
-def _parser() -> MarkdownIt:
+def _parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt
+
     made = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(
         ["table", "strikethrough"]
     )
