@@ -471,6 +471,7 @@ def test_a_line_is_a_task(text: str, line: Line) -> None:
         "#only",
         "fri",
         "",
+        "every " * 200,
     ],
 )
 def test_a_line_that_could_mean_something_else_is_refused_with_what_is_known(
@@ -558,6 +559,28 @@ def test_what_repeats_says_when_it_comes_again(home: Home) -> None:
     assert missing.returncode == 4
     assert "`deskhand tasks list`" in missing.stderr
     assert "list_tasks" not in missing.stderr
+
+
+@requirement("tasks:cli")
+def test_a_day_alone_moves_one_task_of_a_series_and_with_the_rule_all_that_follow(
+    home: Home,
+) -> None:
+    own = {"DESKHAND_USER": "ann", "DESKHAND_TIMEZONE": "Europe/Berlin"}
+    home.command("tasks", "add", "Sport 2030-11-19 9:00 every week", **own)
+    once = home.command("tasks", "edit", "1", "2030-11-20", "10:00", **own).stdout
+    as_before = home.command("tasks", "done", "1", **own).stdout
+    moved = home.command(
+        "tasks", "edit", "2", "2030-11-27", "10:00", "every", "week", **own
+    ).stdout
+    as_moved = home.command("tasks", "done", "2", **own).stdout
+
+    assert once.splitlines() == [
+        "changed: 1  Sport  Wed 20 Nov 2030 10:00  every week",
+        "  this time only; name the rule as well to move what follows: … every week",
+    ]
+    assert "it comes again as 2, Tue 26 Nov 2030 09:00" in as_before
+    assert "this time only" not in moved
+    assert "it comes again as 3, Wed 4 Dec 2030 10:00" in as_moved
 
 
 @requirement("tasks:cli")

@@ -11,7 +11,7 @@ from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from time import thread_time
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 import httpx2
@@ -892,6 +892,37 @@ async def test_a_task_is_added_in_one_line_repeats_in_words_and_the_filter_stays
         r'href="/tasks/(\d+)"', (await person.reads("/tasks?label=phone&state=all")).text
     ):
         await world.desk.tasks.call("ann", "DELETE", f"/tasks/{each}", actor="tasks_mcp")
+
+
+@requirement("page:tasks")
+@pytest.mark.parametrize(
+    ("series", "following"), [({}, "2126-01-08"), ({"series": "1"}, "2126-01-09")]
+)
+async def test_a_task_of_a_series_is_moved_alone_or_with_all_that_follow(
+    world: World, series: dict[str, str], following: str
+) -> None:
+    weekly = {
+        "title": "Sport",
+        "due_date": "2126-01-01T09:00:00Z",
+        "recurrence": "FREQ=WEEKLY",
+    }
+
+    async def call(method: str, path: str, body: Any = None) -> Any:
+        return await world.desk.tasks.call(
+            "ann", method, path, body=body, actor="tasks_mcp"
+        )
+
+    task = await call("POST", "/tasks", weekly)
+    path = f"/tasks/{task['id']}"
+    assert "every time after it" in (await world.person.reads(path)).text
+    form = {"version": str(task["version"]), "due": "2126-01-02 10:00"} | series
+    await world.person.sends(f"{path}/edit", form, path)
+    done = await call("PATCH", path, {"completed": True})
+    made = await call("GET", f"/tasks/{done['next_id']}")
+    for each in (task["id"], made["id"]):
+        await call("DELETE", f"/tasks/{each}")
+
+    assert made["due_date"].startswith(following)
 
 
 @requirement("page:tasks")

@@ -230,12 +230,22 @@ def _edit(options: argparse.Namespace) -> None:
             _user(desk), "PUT", path, body=asked, match=f'"{task.version}"', actor=ACTOR
         )
         said = _line(Task.model_validate(made), desk.now(), desk.settings.timezone)
-        return made, f"changed: {said.strip()}", line.doubt
+        told = f"changed: {said.strip()}"
+        if task.recurrence and "due_date" in asked and "recurrence" not in asked:
+            told += f"\n  {_describe_one_time(task.recurrence)}"
+        return made, told, line.doubt
 
     made, text, doubt = at_desk(change, env_file=True)
     tell(options, made, text)
     if doubt:
         print(f"{doubt} `deskhand tasks undo` takes it back", file=sys.stderr)
+
+
+def _describe_one_time(recurrence: str) -> str:
+    from deskhand.tasks.oneline import describe_rule
+
+    rule = describe_rule(recurrence)
+    return f"this time only; name the rule as well to move what follows: … {rule}"
 
 
 def _changes(task: "Task", line: "Line", cleared: Sequence[str]) -> dict[str, Any]:

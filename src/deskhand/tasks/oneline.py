@@ -84,6 +84,10 @@ class Line:
         return {"title": self.title, "labels": list(self.labels), **given}
 
 
+_LONGEST_LINE = 1000
+"""Where it may end is tried at each word, so that what a line costs is not linear."""
+
+
 @dataclass(slots=True)
 class _Said:
     """What was found beside the title."""
@@ -160,6 +164,11 @@ def _find_near_day(said: _Said) -> str | None:
 
 
 def _take_tags(text: str) -> _Said:
+    if len(text) > _LONGEST_LINE:
+        raise InvalidInput(
+            f"the line is longer than {_LONGEST_LINE:,} characters",
+            hint="name what to do in a few words; what else there is to say is the description",
+        )
     found = re.search(r'"([^"]+)"', text)
     said = _Said([])
     if found:

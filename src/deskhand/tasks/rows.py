@@ -379,12 +379,14 @@ def update(
     now: Now,
     if_match: str | None,
 ) -> WireTask:
-    """What is absent stays; null clears."""
+    """What is absent stays; null clears. A due date alone moves one task of a series, with the rule all that follow."""
     if isinstance(changes.parent_id, int):
         lock_in_order(tx, user, [task_id, changes.parent_id])
     before = _lock_row(tx, user, task_id, if_match)
-    after = check(tx, before._replace(**changes.model_dump()))
-    return save(tx, before, after, now).wire()
+    after = before._replace(**changes.model_dump())
+    if changes.model_fields_set >= {"due_date", "recurrence"}:
+        after = after._replace(series_start=None)
+    return save(tx, before, check(tx, after), now).wire()
 
 
 def complete(

@@ -196,6 +196,8 @@ async def _edit(request: Request, form: FormData) -> Response:
         for name, text in typed.items()
         if name in shown and text.strip() != shown[name].strip()
     }
+    if "series" in typed and "due" in touched:
+        touched.setdefault("repeats", shown["repeats"])
     try:
         if touched:
             body = _body(desk, touched)
