@@ -85,6 +85,8 @@ async def test_searching_finds_what_gmail_would_find(world: World) -> None:
         "subject:invoice": ["Invoice"],
         "from:bob@example.net": ["Grüße"],
         "to:team@example.com": ["Lunch"],
+        "to:me": ["Grüße", "Invoice"],
+        "from:me OR noon": ["Lunch"],
         '"lost invoice"': ["Grüße"],
         "invoice -from:bob": ["Invoice"],
         "from:ann OR from:cy": ["Lunch", "Invoice"],

@@ -95,7 +95,7 @@ class ImapMailbox:
         return own_address(self._settings)
 
     async def search(self, query: str, limit: int) -> list[MailSummary]:
-        asked = ImapSearch(query, self._now())
+        asked = ImapSearch(query, self._now(), self._own())
 
         def work(session: ImapSession) -> list[MailSummary]:
             found: list[Copy] = []
@@ -236,8 +236,11 @@ class ImapMailbox:
         """Where a mail belongs; the server does not remember where it lay."""
         if "\\draft" in {flag.lower() for flag in copy.flags}:
             return "DRAFT"
-        own = {own_address(self._settings).casefold(), *self._aliases}
-        return "INBOX" if own.isdisjoint(_senders(copy)) else "SENT"
+        return "INBOX" if self._own().isdisjoint(_senders(copy)) else "SENT"
+
+    def _own(self) -> set[str]:
+        """The addresses of the account, in small letters."""
+        return {own_address(self._settings).casefold(), *self._aliases}
 
     async def create_draft(self, raw: bytes, thread_id: str | None) -> SavedDraft:
         del thread_id  # the mail's own References say it

@@ -114,7 +114,7 @@ class LocalMailbox:
         return self._address
 
     async def search(self, query: str, limit: int) -> list[MailSummary]:
-        return await self._read(_search, query, limit, self._now())
+        return await self._read(_search, query, limit, self._now(), self._address)
 
     async def get(self, message_id: str) -> FullMessage:
         return await self._read(_get, message_id)
@@ -468,13 +468,15 @@ def _given_thread(db: Connection, thread_id: str | None) -> int | None:
     return _number(db, "thread", thread_id)
 
 
-def _search(db: Connection, text: str, limit: int, now: datetime) -> list[MailSummary]:
+def _search(
+    db: Connection, text: str, limit: int, now: datetime, address: str
+) -> list[MailSummary]:
     if limit < 1:
         raise InvalidInput(
             "A search has at least one result.",
             fields=[FieldProblem("limit", "is below 1")],
         )
-    sql, values = local_query.select(_COLUMNS, query.parse(text, now))
+    sql, values = local_query.select(_COLUMNS, query.parse(text, now, [address]))
     return _summaries(db, f"{sql} LIMIT ?", *values, limit)
 
 

@@ -5,6 +5,7 @@ is misspelt or not supported is an error: searching for it as a word would quiet
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
@@ -131,15 +132,15 @@ _TOKEN = re.compile(
 )
 
 
-def parse(text: str, now: datetime) -> Query:
-    """What is asked for; relative ages count from `now`."""
+def parse(text: str, now: datetime, own: Collection[str] = ()) -> Query:
+    """What is asked for; relative ages count from `now`, and `me` is whoever has one of the own addresses."""
     if len(text) > LONGEST:
         raise _refusal(f"is longer than {LONGEST} characters", text)
     try:
         text.encode()
     except UnicodeEncodeError as exc:
         raise _refusal("is not valid Unicode", text) from exc
-    return _Parser(text, now).parse()
+    return _Parser(text, now, own).parse()
 
 
 def terms(query: Query) -> tuple[Query, ...]:
@@ -161,9 +162,10 @@ def leaves_trash_out(query: Query) -> bool:
 
 
 class _Parser:
-    def __init__(self, text: str, now: datetime) -> None:
+    def __init__(self, text: str, now: datetime, own: Collection[str]) -> None:
         self._text = text
         self._now = now
+        self._own = own
         self._at = 0
         self._depth = 0
         self._terms_seen = 0
@@ -249,7 +251,7 @@ class _Parser:
     def _leaf(self, operator: str, value: str) -> Query:  # noqa: PLR0911 - one case an operator
         match operator:
             case "" | "from" | "to" | "subject":
-                return Text(value, _TEXTS.get(operator, "anywhere"))
+                return self._words(operator, value)
             case "rfc822msgid":
                 return HasMessageId(value.strip("<>"))
             case "label":
@@ -268,6 +270,12 @@ class _Parser:
                 return Since(self._now - self._age(operator, value))
             case _:
                 return Until(self._now - self._age(operator, value))
+
+    def _words(self, operator: str, value: str) -> Query:
+        where = _TEXTS.get(operator, "anywhere")
+        if operator in ("from", "to") and value.lower() == "me" and self._own:
+            return AnyOf(tuple(Text(each, where) for each in sorted(self._own)))
+        return Text(value, where)
 
     def _state(self, operator: str, value: str) -> Query:
         match f"{operator}:{value.lower()}":
