@@ -234,6 +234,33 @@ async def test_what_waits_for_the_limit_stands_last_says_its_turn_and_leaves_whe
         )
 
 
+@requirement("queue:limit")
+async def test_a_batch_leaves_in_the_order_in_which_it_was_asked_for_and_nothing_is_taken_up_twice(
+    study: Study,
+) -> None:
+    limit = {"DESKHAND_MAX_SENDS": "2", "DESKHAND_HOLD_SECONDS": "5"}
+    async with study.opened(**limit) as (desk, client):
+        cards = []
+        for number in range(6):
+            cards.append(await asked(desk, client, subject=f"Letter {number}"))
+            study.clock.pass_by(seconds=1)
+        ids = [card.id for card in cards]
+        for card in reversed(cards):
+            await desk.answers.approve(card.id, card.digest, "person")
+        study.clock.pass_by(seconds=6)
+        await desk.gate.release_due()
+        assert [mail.summary.subject for mail in await sent(desk)] == [
+            "Letter 1",
+            "Letter 0",
+        ]
+
+        study.clock.pass_by(hours=1)
+        taken = await desk.gate.take_due()
+        await look_around(desk)
+        next_one = await desk.gate.take_due()
+        assert [each and each.id for each in (taken, next_one)] == ids[2:4]
+
+
 @requirement("queue:filter")
 async def test_a_page_of_what_is_looked_for_goes_on_where_the_last_one_ended(
     study: Study,

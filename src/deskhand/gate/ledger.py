@@ -120,13 +120,14 @@ def take_due(
         wanted = "COALESCE(tried, 0) < ? AND (state = 'approved' OR due <= ?)"
     values = [moment] if untried_since is None else [clock.to_ms(untried_since), moment]
     locked = " FOR UPDATE SKIP LOCKED" if tx.dialect == "postgresql" else ""
-    condition = f"due IS NOT NULL AND {wanted} ORDER BY due, id LIMIT 1{locked}"
+    condition = f"due IS NOT NULL AND {wanted} ORDER BY due, created, id LIMIT 1{locked}"
     request = find_one(tx, condition, *values)
     if request is None:
         return None
     until = now + turn
+    # Whose turn for the limit has come is no longer in the row of those who wait for theirs.
     tx.execute(
-        "UPDATE requests SET due = ?, tried = ? WHERE id = ?",
+        "UPDATE requests SET due = ?, tried = ?, resting = NULLIF(resting, 'rate') WHERE id = ?",
         clock.to_ms(until),
         moment,
         request.id,
