@@ -193,7 +193,12 @@ class Desk:
         shut(root, self.settings.home)
         inside = self.settings.inside if found == self.settings.note_vaults[0] else None
         vault = Vault(
-            root, self.index_file(root), self._sign_note, self._local_now, inside=inside
+            root,
+            self.index_file(root),
+            self._sign_note,
+            self._follow_note,
+            self._local_now,
+            inside=inside,
         )
         vault.meaning = self._open_meaning(root, inside)
         return found, vault
@@ -228,6 +233,14 @@ class Desk:
 
         if marks := authorship.marks_of(text):
             self.store.write_sync(authorship.remember, marks)
+
+    def _follow_note(self, before: str, after: str) -> None:
+        """What a tool wrote stays a tool's when the person changes it; what the person wrote stays theirs."""
+        from deskhand.gate import authorship
+
+        if marks := authorship.marks_of(after):
+            was = authorship.marks_of(before)
+            self.store.write_sync(authorship.follow, was, marks)
 
     @cached_property
     def tasks(self) -> "TasksClient":

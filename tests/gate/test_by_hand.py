@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 from datetime import datetime, timedelta
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -617,3 +618,64 @@ async def test_of_several_approvals_the_desks_own_request_is_used_first(site: Si
 
     assert [file.name for file in site.files("Done")] == [sealed.name]
     assert [file.name for file in site.files("Approved")] == [by_hand.name]
+
+
+async def tick(site: Site, path: str) -> None:
+    """The first box of a note, on the page."""
+    desk = site.desk()
+    async with served(web_site(desk)) as address, signed_in(desk, address) as person:
+        place = f"/notes/open?path={path}"
+        shown = (await person.reads(place)).text
+        etag = unescape(found_in(r'name="etag" value="([^"]*)"', shown))
+        line = found_in(r'<button[^>]*name="line" value="(\d+)"', shown)
+        answer = await person.sends(
+            "/notes/tick", {"path": path, "etag": etag, "line": line}, place
+        )
+        assert answer.status_code == 303, answer.text
+    await desk.close_mailbox()
+    desk.close()
+
+
+def found_in(pattern: str, text: str) -> str:
+    found = re.search(pattern, text)
+    assert found
+    return found[1]
+
+
+BOXES = "Before it goes:\n\n- [ ] read it once more\n"
+
+
+@requirement("gate:authorship")
+@pytest.mark.parametrize("writer", ["person", "tool"])
+async def test_a_yes_that_the_person_ticked_is_whose_it_was(
+    site: Site, writer: str
+) -> None:
+    if writer == "tool":
+        await write_as_tool(site, "Mine/yes.md", YES, BOXES)
+    else:
+        lines = "".join(f"{key}: {value}\n" for key, value in YES.items())
+        put(site, f"---\n{lines}---\n{BOXES}", folder="Mine", name="yes.md")
+    await tick(site, "Mine/yes.md")
+    move(site, "Mine/yes.md", "yes.md")
+    async with site.client("email") as client:
+        answer = await said(client, "send_email", **HELLO)
+
+    assert answer.startswith({"person": "Email sent", "tool": REFUSED}[writer])
+
+
+@requirement("gate:authorship")
+@pytest.mark.parametrize("writer", ["person", "tool"])
+async def test_a_mail_that_the_person_ticked_is_whose_it_was(
+    site: Site, writer: str
+) -> None:
+    body = "- [ ] boards\n"
+    if writer == "tool":
+        await write_as_tool(site, "Mine/lunch.md", MAIL, body)
+    else:
+        lines = "".join(f"{key}: {value}\n" for key, value in MAIL.items())
+        put(site, f"---\n{lines}---\n{body}", folder="Mine", name="lunch.md")
+    await tick(site, "Mine/lunch.md")
+    move(site, "Mine/lunch.md", "lunch.md")
+    await send_approved(site)
+
+    assert len(site.sent) == {"person": 1, "tool": 0}[writer]

@@ -79,6 +79,12 @@ def remember(tx: Transaction, marks: list[str]) -> None:
     )
 
 
+def follow(tx: Transaction, before: list[str], after: list[str]) -> None:
+    """A note with the marks `before` was changed: where a tool wrote most of it, it stays one that a tool wrote."""
+    if sum(_is_known(tx, mark) for mark in before) * 2 >= max(1, len(before)):
+        remember(tx, after)
+
+
 def is_a_tools_yes(tx: Transaction, properties: Mapping[str, Any]) -> bool:
     """Whether a tool wrote or moved an approval of the same recipient or thread."""
     named = [_address(str(properties.get("to"))), str(properties.get("thread_id"))]

@@ -31,7 +31,8 @@ def wake_limited(tx: Transaction, now: datetime, limits: Limits) -> None:
     ahead: Counter[frozenset[str]] = Counter()
     sent: dict[frozenset[str], list[datetime]] = {}
     rows = tx.all(
-        "SELECT id, action, due FROM requests WHERE resting = 'rate' AND state = 'approved' ORDER BY decided, created, id"
+        "SELECT id, action, due FROM requests WHERE resting = 'rate' AND state = 'approved'"
+        " ORDER BY decided, created, id"
     )
     for name, text, due in rows:
         account = limits.sharing(read_action(text).account)

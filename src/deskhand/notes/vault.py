@@ -154,14 +154,17 @@ class Vault:
         root: Path,
         index_file: Path,
         sign: Callable[[str], object],
+        follow: Callable[[str, str], object],
         now: Callable[[], datetime] = utc_now,
         *,
         inside: paths.Inside = (),
     ) -> None:
-        """`sign` is given the text of each note before a tool writes or moves it; `now` is the person's local time."""
+        """`sign` is given the text of each note before a tool writes or moves it, `follow` what it said before and says
+        then where the person writes; `now` is the person's local time."""
         self._root = root
         self._inside = inside
         self._sign = sign
+        self._follow = follow
         self._now = now
         self._index = Index(root, index_file)
 
@@ -277,7 +280,10 @@ class Vault:
     def tick(self, path: str, line: int, mark: str, if_match: str) -> EditedNote:
         """Put another mark into the checkbox on a line of the body; every other byte stays."""
         return self._change(
-            path, partial(ticking.tick, line=line, mark=mark), if_match=if_match
+            path,
+            partial(ticking.tick, line=line, mark=mark),
+            if_match=if_match,
+            by_person=True,
         )
 
     def is_closed(self, path: str) -> bool:
@@ -295,6 +301,7 @@ class Vault:
         *,
         if_match: str | None = None,
         create: bool = False,
+        by_person: bool = False,
     ) -> EditedNote:
         names = paths.note_path(path)
         paths.deny_protected(names, self._inside)
@@ -309,9 +316,13 @@ class Vault:
                     if old is None and not create:
                         raise _missing(path)
                     _demand_match(path, old or b"", if_match)
-                    edited = change(_decode(old or b"", canonical))
+                    before = _decode(old or b"", canonical)
+                    edited = change(before)
+                    sign = partial(self._sign, edited.text)
+                    if by_person:
+                        sign = partial(self._follow, before, edited.text)
                     try:
-                        tag = self._put(folder, canonical, old, edited)
+                        tag = self._put(folder, canonical, old, edited, sign)
                     except Changed:
                         if if_match is not None:
                             raise
@@ -323,7 +334,14 @@ class Vault:
                 )
         raise Changed(f"{path} is being written all the time")
 
-    def _put(self, folder: int, path: str, old: bytes | None, made: EditedText) -> str:
+    def _put(
+        self,
+        folder: int,
+        path: str,
+        old: bytes | None,
+        made: EditedText,
+        sign: Callable[[], object],
+    ) -> str:
         """Put the text of a note in the place of the old bytes, if those are still there; its etag."""
         new = _encode(made.text, path)
         if new == old:
@@ -331,11 +349,11 @@ class Vault:
         name = path.rpartition("/")[2]
         tag = disk.begin_etag(new)
 
-        def sign() -> None:
-            self._sign(made.text)
+        def sign_and_count() -> None:
+            sign()
             _ = made.lines
 
-        meanwhile = disk.Meanwhile(sign, partial(prepare_outline, made.text))
+        meanwhile = disk.Meanwhile(sign_and_count, partial(prepare_outline, made.text))
         if old is None:
             disk.create(folder, name, new, meanwhile)
         else:
@@ -444,7 +462,8 @@ class Vault:
             name = unicodedata.normalize("NFC", names[-1])
             canonical = "/".join((*found, name))
             _demand_free(folder, name, "", canonical)
-            tag = self._put(folder, canonical, None, EditedText(text))
+            sign = partial(self._sign, text)
+            tag = self._put(folder, canonical, None, EditedText(text), sign)
         self._index.touch(canonical)
         return canonical, tag
 
