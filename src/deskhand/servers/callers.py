@@ -1,5 +1,6 @@
 """Who calls a server over HTTP, and what their token opens. On stdio it is the person's own program."""
 
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
@@ -41,6 +42,9 @@ _PROGRAMS = {
 }
 """What people call programs that call themselves so."""
 
+_OWN_WORDS = re.compile(r"(?:you|your|the|person|desk)\b", re.IGNORECASE)
+"""With these the desk speaks of the person and of itself; a program's name that begins so is quoted."""
+
 Authenticate = Callable[[str, str | None], Awaitable[Token | None]]
 """Finds what is kept of a token that an assistant or a user shows at an endpoint."""
 
@@ -71,7 +75,9 @@ def describe_caller(said: Implementation | None) -> str:
     if said is not None:
         known = _PROGRAMS.get(said.name.casefold())
         name = printable(f"{known or said.title or said.name} {said.version}", 1000)
-        name = printable(spell_out_name(name), 60)
+        name = printable(spell_out_name(name), 60).strip()
+    if _OWN_WORDS.match(name):
+        name = f"a program that calls itself “{name[:50]}”"
     token = client()
     if token is None:
         return f"{name} on this machine"
