@@ -151,6 +151,14 @@ async def test_what_cannot_be_sent_is_refused_with_its_field_and_every_word_stay
         ({"to": "ann at example.org"}, "is not one bare address"),
         ({"to": " "}, "Nobody is named who gets it."),
         ({"to": "ann@example.org", "bcc": "dee"}, "“dee” is not one bare address"),
+        (
+            {"to": "Ann <ann@example.org> Bob <bob@example.net>"},
+            "“ann@example.org” would not get it",
+        ),
+        (
+            {"to": "ann@example.org, (bob@example.net, cy@example.org"},
+            "“bob@example.net” would not get it",
+        ),
         ({"to": "ann@example.org", "body": " "}, "The body is empty"),
         ({"to": "ann@example.org", "subject": "a\nb"}, "must be one line"),
         ({"to": "ann@example.org", "account": "nobody"}, "no mail account nobody"),

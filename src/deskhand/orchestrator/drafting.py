@@ -1,12 +1,13 @@
 """Drafts of the person's own words that belong to no step: a new mail, and a reply to a mail that was decided."""
 
 import asyncio
+import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
 from deskhand.app import Desk
-from deskhand.errors import FieldProblem, InvalidInput
+from deskhand.errors import FieldProblem, InvalidInput, printable
 from deskhand.gate import ledger
 from deskhand.gate.actions import Mail, address_lines, demand_sendable
 from deskhand.gate.asking import participants_of
@@ -46,9 +47,9 @@ async def _find_address(desk: Desk, account: str) -> str:
 def _write(desk: Desk, letter: Letter, own: str) -> Mail:
     """The mail exactly as it would leave; what cannot be sent as it reads is refused."""
     lines = {
-        "to": _read_people(letter.to),
-        "cc": _read_people(letter.cc or ""),
-        "bcc": _read_people(letter.bcc or ""),
+        "to": _read_people(letter.to, "to"),
+        "cc": _read_people(letter.cc or "", "cc"),
+        "bcc": _read_people(letter.bcc or "", "bcc"),
     }
     if not lines["to"]:
         problem = FieldProblem("to", "Write one address, or several")
@@ -62,9 +63,24 @@ def _write(desk: Desk, letter: Letter, own: str) -> Mail:
     return mail
 
 
-def _read_people(line: str) -> str:
+_PART = r"[^\s<>(),;:\"|/&@]"
+_TYPED = re.compile(rf"(?<!{_PART}){_PART}++@{_PART}++")
+"""What looks like an address."""
+
+
+def _read_people(line: str, field: str) -> str:
     """The addresses alone, of a line that may name people as other mail programs do: Ann <ann@example.org>."""
-    return ", ".join(each.address for each in people(line))
+    found = [each.address for each in people(line)]
+    known = {each.casefold() for each in found}
+    for typed in _TYPED.findall(line):
+        name = typed.strip(".'")
+        if name.casefold() not in known:
+            raise InvalidInput(
+                f"{printable(name, 100)} is named and would not get it.",
+                fields=[FieldProblem(field, "would not get it", printable(name, 100))],
+                hint="Put commas between people, and an address alone into < >.",
+            )
+    return ", ".join(found)
 
 
 async def draft_reply(desk: Desk, message_id: str, text: str, *, to_all: bool) -> str:
