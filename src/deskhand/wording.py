@@ -69,6 +69,7 @@ _ACTIONS = {
     "woken": "Brought back",
     "undone": "Undone",
     "permitted": "Permitted from now on",
+    "expired": "Expired",
     "replied": "Answered",
     # What was asked for.
     "send_email": "Send a mail",

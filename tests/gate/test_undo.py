@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from deskhand import audit
 from deskhand.errors import Changed, Denied
 from deskhand.gate import ledger, sends, undo
 from deskhand.gate.cards import CardFilter
@@ -259,6 +260,23 @@ async def test_a_batch_leaves_in_the_order_in_which_it_was_asked_for_and_nothing
         await look_around(desk)
         next_one = await desk.gate.take_due()
         assert [each and each.id for each in (taken, next_one)] == ids[2:4]
+
+
+@requirement("gate:expires")
+async def test_what_nobody_answers_in_time_is_on_the_record_once(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client, subject="Letter")
+        study.clock.pass_by(days=8)
+        for _ in range(2):
+            await look_around(desk)
+        assert (await desk.waiting.find(card.id)).state == "expired"
+        entries = [entry for _, entry in await desk.store.read(audit.entries)]
+        (found,) = [each for each in entries if each.action_type == "expired"]
+        assert (found.actor, found.result, found.parameters["action_id"]) == (
+            "desk",
+            "success",
+            card.id,
+        )
 
 
 @requirement("queue:filter")

@@ -86,11 +86,22 @@ def list_askers(tx: Transaction) -> list[str]:
     return sorted({describe_asker(*row) for row in rows})
 
 
+_LATE = 100
 _UNDECIDED = (
     "state IN ('held', 'unknown', 'waiting')"
     " AND (state <> 'waiting' OR COALESCE(expires, ?) > ?)"
 )
 """Neither decided nor expired."""
+
+
+def list_late(tx: Transaction, now: datetime) -> list[str]:
+    """What waits for an answer although its time is over, some at a time."""
+    rows = tx.all(
+        "SELECT id FROM requests WHERE state IN ('held', 'unknown', 'waiting') AND state = 'waiting'"
+        " AND expires <= ? ORDER BY expires LIMIT ?",
+        *(clock.to_ms(now), _LATE),
+    )
+    return [name for (name,) in rows]
 
 
 def list_awake(tx: Transaction, now: datetime) -> list[str]:

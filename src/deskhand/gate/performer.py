@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from deskhand import audit, clock
 from deskhand.config import Settings
 from deskhand.errors import DeskError, NotFound
-from deskhand.gate import later, ledger, results
+from deskhand.gate import later, ledger, lists, results
 from deskhand.gate.delivery import Delivery
 from deskhand.gate.door import Door
 from deskhand.gate.ledger import Conflict
@@ -166,15 +166,31 @@ class Performer:
         if not self._is_late(heard):
             return heard
         note = heard.note
+        result: audit.Result = "success"
+        why = None
         if heard.state in ("held", "approved"):
             note = "Your yes came to nothing: it expired before it could leave"
-        expired = await self._store.write(
-            ledger.change, heard, "expired", due=None, note=note
-        )
+            result = "error"
+            why = note
+        now = self._now()
+        call = GateCall("desk", "expired", heard.action.target, now)
+
+        def work(tx: Transaction) -> Request | Conflict:
+            changed = ledger.change(tx, heard, "expired", due=None, note=note)
+            if isinstance(changed, Request):
+                audit.append(tx, call.entry(result, why, now, **facts_of(changed)))
+            return changed
+
+        expired = await self._store.write(work)
         if isinstance(expired, Conflict):
             return await self.find(heard.id)
         await self._door.follow(expired)
         return expired
+
+    async def expire_late(self) -> None:
+        """Let expire what nobody has answered in its time, so that the record says so."""
+        for name in await self._store.read(lists.list_late, self._now()):
+            await self.find(name)
 
     async def withdraw(self, request: Request, note: str) -> bool:
         """Close what waits and needs no answer any more; whether it was closed, or somebody was faster."""

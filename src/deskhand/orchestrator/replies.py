@@ -34,6 +34,7 @@ async def look_around(desk: Desk) -> None:
         await desk.store.write(sends.wake_limited, desk.now(), limits_of(desk.settings))
     try:
         await desk.door.hear_all()
+        await desk.gate.expire_late()
         if desk.settings.vault_path is not None:
             await asyncio.to_thread(files.make_places, desk.own_root)
     finally:
