@@ -376,7 +376,8 @@ async def test_mails_that_wait_in_a_database_from_before_conversations_are_put_t
 ) -> None:
     added = (
         "INSERT INTO steps (key, kind, state, data, lease, tried, attempts, created)"
-        " VALUES ('mail:{0}', 'mail', 'needs_info', '{{\"message_id\": \"{0}\"}}', 0, {0}, 0, {0})"
+        " VALUES ('mail:{0}', 'mail', 'needs_info', '{{\"message_id\": \"{0}\", \"sender\": \"ann@example.org\"}}',"
+        " 0, {0}, 0, {0})"
     )
     with database_at(url, "0032") as connection:
         for number in (1, 2, 3):
@@ -387,15 +388,17 @@ async def test_mails_that_wait_in_a_database_from_before_conversations_are_put_t
         unplaced = [each.key for each in steps.list_unplaced(tx, 9)]
         assert unplaced == ["mail:1", "mail:2", "mail:3"]
         for key, day, thread in zip(unplaced, at, ("t", "t", ""), strict=True):
-            steps.place(tx, key, thread, day, is_bulk=False)
+            steps.place(tx, key, steps.Placing(thread, day))
         assert steps.list_unplaced(tx, 9) == []
-        assert steps.gather(tx, "mail:3") is None
-        for key in ("mail:1", "mail:2"):
-            newest, _ = steps.gather(tx, key) or (None, [])
-            assert newest is not None
-            assert newest.key == "mail:2"
+        assert steps.gather(tx, "mail:3") == []
+        found = [steps.gather(tx, key) for key in ("mail:1", "mail:2")]
+        assert [[(old.key, new.key) for old, new in each] for each in found] == [
+            [("mail:1", "mail:2")],
+            [],
+        ]
         assert [each.key for each in steps.list_left(tx, at[2], 9)] == ["mail:2", "mail:3"]
-        assert steps.count_behind(tx, unplaced) == {"mail:2": 1}
+        ((front, (behind,)),) = steps.group_behind(tx, unplaced).items()
+        assert (front, behind.key) == ("mail:2", "mail:1")
         assert [each.key for each in steps.list_behind(tx, "mail:2")] == ["mail:1"]
         in_front = steps.find_in_front(tx, "mail:1")
         assert in_front is not None

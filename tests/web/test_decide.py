@@ -761,3 +761,122 @@ async def test_mails_that_waited_before_conversations_were_known_are_put_togethe
     assert len(await room.listed()) == len(SUBJECTS) + 2
     await work(desk)
     assert await room.listed() == [*SUBJECTS, "Re: An offer"]
+
+
+def intrude(number: int, hour: int) -> bytes:
+    """A stranger's mail that says it answers the conversation about an offer."""
+    mail = letter(
+        sender="Sale <sale@shop.example>",
+        subject="Re: An offer of ours",
+        message_id=f"<sale-{number}@shop.example>",
+        references=BEGUN,
+        body="Buy now.",
+    )
+    return mail.replace(b"09:30:00", f"{hour:02}:30:00".encode())
+
+
+@requirement("decide:conversation")
+async def test_a_strangers_mail_stands_for_nobody_elses_whatever_it_says_that_it_answers(
+    room: Room,
+) -> None:
+    desk = room.desk
+    await receive(desk, continue_offer(0, 9))
+    await work(desk)
+    await receive(desk, intrude(1, 11))
+    await work(desk)
+    assert await room.listed() == [*SUBJECTS, "An offer", "Re: An offer of ours"]
+    assert "mails in this conversation" not in await room.read()
+
+    await receive(desk, continue_offer(1, 10), intrude(2, 12))
+    await work(desk)
+    assert await room.listed() == [*SUBJECTS, "Re: An offer", "Re: An offer of ours"]
+    listed = await room.read()
+    assert "the earlier from <bdi>ann@example.org</bdi>" in listed
+    assert "the earlier from <bdi>sale@shop.example</bdi>" in listed
+
+    bulk = b"List-Unsubscribe: <mailto:off@example.org>\r\n" + continue_offer(2, 13)
+    await receive(desk, bulk.replace(b"Re: An offer", b"Our offers"))
+    await work(desk)
+    assert {"Re: An offer", "Our offers"} <= {*await room.listed()}
+
+
+def pass_on(number: int, hour: int, sender: str, to: str) -> bytes:
+    return continue_offer(number, hour, sender).replace(
+        b"To: ann@example.org", f"To: me@example.com, {to}".encode()
+    )
+
+
+async def propose(desk: Desk, message_id: str, decision: str, **more: str) -> None:
+    given = {"message_id": message_id, "decision": decision, "reasoning": "x"} | more
+    async with Client(DeskServer("desk", triage_tools(desk))) as client:
+        answer = await client.call_tool("propose_decision", given)
+        assert not answer.is_error, answer.content
+    await work(desk)
+
+
+@requirement("decide:conversation")
+@pytest.mark.parametrize("way", ["a rule", "an assistant", "a rejected draft", "deleted"])
+async def test_what_somebody_else_decides_about_a_mail_lets_those_behind_it_wait_again(
+    room: Room, way: str
+) -> None:
+    desk = room.desk
+    boss, bob = "Boss <boss@work.example>", "Bob <bob@example.net>"
+    await receive(
+        desk, pass_on(0, 8, boss, "x@y.example"), pass_on(1, 9, boss, "bob@example.net")
+    )
+    await receive(desk, pass_on(2, 10, bob, "x@y.example"))
+    await work(desk)
+    assert await room.listed() == [*SUBJECTS, "Re: An offer"]
+    (front,) = await desk.mailbox.search("from:bob", 5)
+    assert "<bdi>boss@work.example</bdi>" in await room.read()
+    before = {each.name for each in room.notes("Done") if "offer" in each.name}
+    assert len(before) == 2
+
+    match way:
+        case "a rule":
+            fields = {"by": "sender", "sender": "bob@example.net", "mail": front.id}
+            asked = "&".join(f"{name}={value}" for name, value in fields.items())
+            assert "boss@work.example" in await room.read(f"/decide/rule?{asked}")
+            made = await room.person.sends("/decide/rule", fields | {"now": "1"})
+            assert "many=1" in made.headers["location"]
+            await work(desk)
+        case "an assistant":
+            await propose(desk, front.id, "archive")
+        case "a rejected draft":
+            await propose(desk, front.id, "draft_reply", reply_body="No.")
+            assert await room.listed() == [*SUBJECTS]
+            (card,), _ = await desk.waiting.cards()
+            await desk.answers.reject(card.id, card.digest, "no", "person")
+            await work(desk)
+        case "deleted":
+            assert isinstance(desk.mailbox, LocalMailbox)
+            number = int(front.id[1:], 16)
+            for table, column in (("labelled", "mail"), ("raw", "id"), ("mail", "id")):
+                desk.mailbox._db.execute(
+                    f"DELETE FROM {table} WHERE {column} = ?", (number,)
+                )
+            await propose(desk, front.id, "archive")
+
+    assert await room.listed() == [*SUBJECTS, "Re: An offer"]
+    opened = await room.read()
+    assert "2 mails in this conversation" in opened
+    assert "the earlier from <bdi>boss@work.example</bdi>" in opened
+    waiting = [each for each in room.notes() if each.name in before]
+    assert len(waiting) == 1
+    said = frontmatter.parse(waiting[0].read_text()).frontmatter
+    assert said["status"] == "needs_info"
+    assert "continued_by" not in said
+
+
+@requirement("decide:rule")
+async def test_a_rule_also_archives_those_behind_a_mail_that_it_is_about(
+    room: Room,
+) -> None:
+    desk = room.desk
+    await receive(desk, continue_offer(0, 9), continue_offer(1, 10))
+    await work(desk)
+    fields = {"by": "sender", "sender": "ann@example.org", "now": "1"}
+    made = await room.person.sends("/decide/rule", fields)
+    assert f"many={2 + 3}" in made.headers["location"]
+    await work(desk)
+    assert await room.listed() == ["Weekly figures 46", "Weekly figures 47"]

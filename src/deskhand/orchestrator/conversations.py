@@ -1,21 +1,30 @@
-"""Conversations: of the mails that wait the newest stands for the earlier ones, and the person's answer ends it."""
+"""Conversations: of the mails that wait the newest stands for the earlier ones, and the person's answer ends it.
+
+A mail stands for another one only where its sender took part in that; what somebody else than the person decides about
+it counts for it alone.
+"""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import NotFound
+from deskhand.gate.completing import own_address
 from deskhand.mail import FullMessage, MailSummary
+from deskhand.mail.addresses import addresses_in
 from deskhand.mail.forwarding import is_forward
-from deskhand.mail.mailboxes import split
+from deskhand.mail.mailboxes import find_own, split
 from deskhand.orchestrator import files, pending, steps, watcher
 from deskhand.orchestrator.reminding import is_by_machine
-from deskhand.orchestrator.steps import Step
+from deskhand.orchestrator.steps import Held, Placing, State, Step
 
 MOST_SENT = 50
 """The person's own mails that are looked at for an answer, the newest."""
+MOST_PEOPLE = 100
+"""Of one mail, who are known to take part; what a mail to more people gathers is not worth its row."""
 
 
 async def settle(desk: Desk, step: Step, mail: FullMessage) -> None:
@@ -23,9 +32,23 @@ async def settle(desk: Desk, step: Step, mail: FullMessage) -> None:
     thread = ""
     if mail.summary.thread_id:
         thread = name_thread(watcher.mailbox_of(step), mail.summary)
-    date = mail.summary.date
-    await desk.store.write(steps.place, step.key, thread, date, is_bulk=mail.list_mail)
+    own = {
+        await own_address(desk.mailbox, mail),
+        *await find_own(desk.mailbox, desk.settings),
+    }
+    people = await asyncio.to_thread(_list_people, mail, own)
+    placing = Placing(thread, mail.summary.date, people, is_bulk=mail.list_mail)
+    await desk.store.write(steps.place, step.key, placing)
     await gather(desk, step)
+
+
+def _list_people(mail: FullMessage, own: set[str]) -> tuple[str, ...]:
+    """Whom the mail names in its head, without the person."""
+    head = mail.summary
+    lines = (head.sender, mail.reply_to, mail.list_post, head.to, mail.cc)
+    mine = {address.casefold() for address in own}
+    named = (address.casefold() for line in lines for address in addresses_in(line))
+    return tuple(dict.fromkeys(each for each in named if each not in mine))[:MOST_PEOPLE]
 
 
 def name_thread(mailbox: str, mail: MailSummary) -> str:
@@ -34,20 +57,36 @@ def name_thread(mailbox: str, mail: MailSummary) -> str:
 
 
 async def gather(desk: Desk, step: Step) -> None:
-    """Let the newest mail of its conversation that waits stand for the others, whose notes are done."""
-    gathered = await desk.store.write(steps.gather, step.key)
-    if gathered is None:
-        return
-    newest, earlier = gathered
-    by = newest.data.note or newest.data.message_id
-    for each in earlier:
-        await _finish(desk, each, {"continued_by": by})
+    """Let newer mails of its conversation that wait stand for earlier ones, whose notes are done."""
+    for earlier, newer in await desk.store.write(steps.gather, step.key):
+        by = newer.data.note or newer.data.message_id
+        await _finish(desk, earlier, {"continued_by": by})
 
 
 async def list_behind(desk: Desk, step: Step) -> list[str]:
     """The earlier mails for which this one waits, by the ids that they have now."""
     behind = await desk.store.read(steps.list_behind, step.key)
     return [await watcher.find_id(desk, each) for each in behind]
+
+
+async def rest_alone(
+    desk: Desk, held: Held, state: State, error: str | None = None
+) -> None:
+    """Let a mail rest that somebody else than the person ended: the earlier ones wait for the person again."""
+    released: list[Step] = []
+    key = held.step.key
+    await held.rest(state, error, lambda tx: released.extend(steps.release(tx, key)))
+    await bring_back(desk, released)
+
+
+async def bring_back(desk: Desk, released: Sequence[Step]) -> None:
+    """The notes of mails that wait again lie where such notes do; of these too newer mails stand for earlier ones."""
+    if desk.settings.vault_path is not None:
+        for each in released:
+            if each.data.note is not None:
+                await asyncio.to_thread(files.reopen, desk.own_root, each.data.note)
+    for each in released[:1]:
+        await gather(desk, each)
 
 
 async def _finish(desk: Desk, step: Step, marks: dict[str, Any]) -> None:
@@ -88,7 +127,7 @@ class Conversations:
             try:
                 mail = await pending.fetch(desk, step)
             except NotFound:
-                await desk.store.write(steps.place, step.key, "", desk.now(), is_bulk=False)
+                await desk.store.write(steps.place, step.key, Placing("", desk.now()))
             else:
                 await settle(desk, step, mail)
 

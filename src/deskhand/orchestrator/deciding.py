@@ -4,6 +4,7 @@ A reply can be drafted to every other mail too.
 """
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
@@ -31,6 +32,7 @@ from deskhand.orchestrator import conversations, drafting, files, mails, rules, 
 from deskhand.orchestrator.steps import Held, LeaseLost, Step
 from deskhand.orchestrator.triage import Decision
 from deskhand.orchestrator.watcher import find_id, key_of
+from deskhand.store import Transaction
 
 LONGEST_WORDS = 2000
 
@@ -148,17 +150,30 @@ async def take_back(desk: Desk, message_id: str) -> None:
 
 
 async def apply_rules(desk: Desk, rule: rules.Rule) -> int:
-    """Let the rules decide again about what waits and suits this one; how many mails that are."""
+    """Let the rules decide again about what waits and suits this one; how many mails that are.
+
+    Of a conversation those behind a mail that suits it are decided too where it suits them; the others wait again.
+    """
     woken = 0
     for step in await desk.store.read(steps.list_left, desk.now(), steps.MOST_LEFT):
-        # A mail that cannot be read now stays with the person.
-        with suppress(NotFound, Unavailable, AuthRequired):
-            mail = await desk.mailbox.get(await find_id(desk, step))
-            if rule.holds(mail):
-                woken += await desk.store.write(
-                    steps.wake, step, step.data, steps.LEFT, desk.now()
-                )
+        if not await _suits(desk, rule, step):
+            continue
+        behind = await desk.store.read(steps.list_behind, step.key)
+        also = [each for each in behind if await _suits(desk, rule, each)]
+        woken += await desk.store.write(_wake_all, [step, *also], desk.now())
     return woken
+
+
+def _wake_all(tx: Transaction, chosen: Sequence[Step], now: datetime) -> int:
+    states: tuple[steps.State, ...] = (*steps.LEFT, "continued")
+    return sum(steps.wake(tx, step, step.data, states, now) for step in chosen)
+
+
+async def _suits(desk: Desk, rule: rules.Rule, step: Step) -> bool:
+    """Whether the rule is about this mail; one that cannot be read now stays with the person."""
+    with suppress(NotFound, Unavailable, AuthRequired):
+        return rule.holds(await desk.mailbox.get(await find_id(desk, step)))
+    return False
 
 
 async def _decide(

@@ -86,6 +86,21 @@ def finish(root: Path, name: str, changes: dict[str, Any]) -> None:
             move(root, name, NEEDS_ACTION, DONE)
 
 
+def reopen(root: Path, name: str) -> None:
+    """Let a note that was done for a newer mail of its conversation wait again."""
+
+    def reopened(old: bytes | None) -> bytes:
+        text = _decode(old or b"")
+        said = frontmatter.parse(text).frontmatter | {"status": "needs_info"}
+        said.pop("continued_by", None)
+        return (frontmatter.alter(text, said) or text).encode()
+
+    if where(root, name) == DONE:
+        with suppress(FileNotFoundError, NotFound):  # a person has just moved it on
+            move(root, name, DONE, NEEDS_ACTION)
+            change(root, (NEEDS_ACTION,), name, reopened)
+
+
 def _end_paragraph(text: str) -> str:
     """The text with the line ends that it lacks before another paragraph."""
     if text.endswith(("\n\n", "\n\r\n")):

@@ -61,13 +61,12 @@ async def advance(desk: Desk, by: Triage, held: Held) -> None:
         try:
             mail = await pending.fetch(desk, held.step)
         except NotFound:
-            await held.rest("archived", "the mail was deleted before the desk read it")
+            why = "the mail was deleted before the desk read it"
+            await conversations.rest_alone(desk, held, "archived", why)
             return
         if await _was_decided_by_note(desk, held.step, mail):
-            await held.rest(
-                "archived",
-                "a note spoke of this mail before it came, and it was decided then",
-            )
+            why = "a note spoke of this mail before it came, and it was decided then"
+            await conversations.rest_alone(desk, held, "archived", why)
             return
         await _decide(desk, by, held, mail)
     data = held.step.data
@@ -77,7 +76,11 @@ async def advance(desk: Desk, by: Triage, held: Held) -> None:
     if not data.filed:
         await _file(desk, data, decision)
     rests = _RESTS[decision.decision]
-    await held.rest(rests, await _label(desk, held))
+    error = await _label(desk, held)
+    if rests == "archived" and held.step.data.decided_by != "person":
+        await conversations.rest_alone(desk, held, rests, error)
+    else:
+        await held.rest(rests, error)
     if mail is not None and rests in steps.LEFT:
         await conversations.settle(desk, held.step, mail)
 

@@ -15,7 +15,7 @@ from deskhand.gate.actions import SendEmail
 from deskhand.gate.completing import complete, sign
 from deskhand.gate.rate import limits_of
 from deskhand.gate.requests import Request, draft_file_name
-from deskhand.orchestrator import files, steps
+from deskhand.orchestrator import conversations, files, steps
 from deskhand.store import Transaction
 
 if TYPE_CHECKING:
@@ -146,34 +146,38 @@ async def _settle(desk: Desk, request: Request) -> None:
         ):  # another one who settles it has just moved the note
             await asyncio.to_thread(_mark_note, desk, request, step.data.note)
 
-    def remember(tx: Transaction) -> None:
-        if step is not None:
-            _finish_step(desk, tx, request, step)
+    def remember(tx: Transaction) -> list[steps.Step]:
+        released = [] if step is None else _finish_step(desk, tx, request, step)
         ledger.mark_settled(tx, request)
+        return released
 
-    await desk.store.write(remember)
+    await conversations.bring_back(desk, await desk.store.write(remember))
 
 
-def _finish_step(desk: Desk, tx: Transaction, request: Request, step: steps.Step) -> None:
-    """The mail is answered or left alone, and what the person changed is remembered for the next draft."""
+def _finish_step(
+    desk: Desk, tx: Transaction, request: Request, step: steps.Step
+) -> list[steps.Step]:
+    """The mail is answered or left alone, and what the person changed is remembered for the next draft; the earlier
+    mails of its conversation that wait again."""
     sender = request.sender or step.data.sender
     if request.state == "waiting":
         steps.become(tx, step.key, "drafted", ("rejected",))
         steps.forget_correction(tx, request.id)
-        return
+        return []
     if request.state == "sent":
         steps.become(tx, step.key, "answered", ("drafted", "rejected"))
         if request.difference:
             steps.correct(
                 tx, request.id, "edited", sender, request.difference[:4000], desk.now()
             )
-        return
+        return []
     steps.correct(tx, request.id, "rejected", sender, _reason(request), desk.now())
     if request.words is None:
         steps.become(tx, step.key, "rejected", ("drafted",))
-    else:
-        data = step.data.model_copy(update={"words": request.words})
-        steps.wake(tx, step, data, ("drafted",), desk.now())
+        return steps.release(tx, step.key)
+    data = step.data.model_copy(update={"words": request.words})
+    steps.wake(tx, step, data, ("drafted",), desk.now())
+    return []
 
 
 def _mark_note(desk: Desk, request: Request, name: str) -> None:

@@ -14,9 +14,10 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from operator import not_
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from deskhand import clock
 from deskhand.errors import DeskError
@@ -40,6 +41,7 @@ LEFT: tuple[State, ...] = ("needs_info", "delegated")
 """States in which a mail is left to the person."""
 OPEN: tuple[State, ...] = (*LEFT, "handed")
 """States in which the person may still decide."""
+_GATHERED: tuple[State, ...] = (*LEFT, "continued")
 MOST_LEFT = 1000
 LONGEST_BACKOFF = timedelta(minutes=15)
 _COLUMNS = "key, state, data, due, lease, tried, attempts, error, created"
@@ -56,6 +58,8 @@ class MailFacts(BaseModel):
     from_note: bool = False
     """Somebody else wrote that note, and by it the desk knows of the mail."""
     sender: str = ""
+    people: tuple[str, ...] = Field((), exclude_if=not_)
+    """Who takes part in its conversation, as far as its sender says: the addresses in its head without the person's."""
     decision: Decision | None = None
     decided_by: str = ""
     decided_at: str = ""
@@ -217,32 +221,86 @@ def list_unplaced(tx: Transaction, limit: int) -> list[Step]:
     return [_step(row) for row in tx.all(sql, *LEFT, limit)]
 
 
-def place(
-    tx: Transaction, key: str, thread: str, received: datetime, *, is_bulk: bool
-) -> None:
-    """Write down to which conversation a mail belongs, and whether it was sent to many."""
-    sql = "UPDATE steps SET thread = ?, received = ?, bulk = ? WHERE key = ?"
-    tx.execute(sql, thread, clock.to_ms(received), int(is_bulk), key)
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """Where a mail belongs among the others."""
+
+    thread: str
+    received: datetime
+    people: tuple[str, ...] = ()
+    is_bulk: bool = False
+    """Whether it was sent to many."""
 
 
-def gather(tx: Transaction, key: str) -> tuple[Step, list[Step]] | None:
-    """Of a mail's conversation let the newest mail that waits stand for the others; it, and those others."""
+def place(tx: Transaction, key: str, placing: Placing) -> None:
+    """Write down to which conversation a resting mail belongs, and who takes part in it."""
+    row = tx.one("SELECT data FROM steps WHERE key = ? AND due IS NULL", key)
+    if row is None:
+        return
+    known = MailFacts.model_validate_json(row[0])
+    data = known.model_copy(update={"people": placing.people})
+    sql = "UPDATE steps SET thread = ?, received = ?, bulk = ?, data = ? WHERE key = ? AND due IS NULL AND data = ?"
+    values = (placing.thread, clock.to_ms(placing.received), int(placing.is_bulk))
+    tx.execute(sql, *values, data.model_dump_json(), key, row[0])
+
+
+def gather(tx: Transaction, key: str) -> list[tuple[Step, Step]]:
+    """Of a mail's conversation let newer mails that wait stand for those whose people their senders are among; each
+    that does not wait by itself any more, with the one that now stands for it.
+
+    To be in the same conversation proves nothing: any stranger can name a mail as the one that theirs answers.
+    """
     sql = (
-        f"SELECT {_COLUMNS} FROM steps WHERE thread = (SELECT thread FROM steps WHERE key = ?)"
-        f" AND thread <> '' AND due IS NULL AND state IN ({marks(LEFT)})"
+        f"SELECT bulk, behind, {_COLUMNS} FROM steps WHERE thread = (SELECT thread FROM steps WHERE key = ?)"
+        f" AND thread <> '' AND due IS NULL AND state IN ({marks(_GATHERED)})"
         " ORDER BY received DESC, created DESC, key DESC"
     )
-    waiting = [_step(row) for row in tx.all(sql, key, *LEFT)]
-    if not waiting:
-        return None
-    newest, *earlier = waiting
-    for step in earlier:
-        tx.execute("UPDATE steps SET behind = ? WHERE behind = ?", newest.key, step.key)
-        tx.execute(
-            "UPDATE steps SET state = 'continued', later = NULL, behind = ? WHERE key = ?",
-            *(newest.key, step.key),
-        )
-    return newest, earlier
+    newer: list[tuple[int, Step]] = []
+    fronts: dict[str, Step] = {}
+    gathered = []
+    for bulk, behind, *row in tx.all(sql, key, *_GATHERED):
+        step = _step(tuple(row))
+        if step.state == "continued":
+            if behind in fronts:
+                fronts[step.key] = fronts[behind]
+                newer.append((bulk, step))
+            continue
+        alike = (each for its_bulk, each in newer if its_bulk == bulk)
+        before = next((each for each in alike if _continues(each, step)), None)
+        newer.append((bulk, step))
+        if before is None:
+            fronts[step.key] = step
+            continue
+        front = fronts[step.key] = fronts[before.key]
+        _put_behind(tx, step, front)
+        gathered.append((step, front))
+    return gathered
+
+
+def _put_behind(tx: Transaction, step: Step, front: Step) -> None:
+    """Let a mail and all for which it stood wait behind another one."""
+    tx.execute("UPDATE steps SET behind = ? WHERE behind = ?", front.key, step.key)
+    tx.execute(
+        "UPDATE steps SET state = 'continued', later = NULL, behind = ? WHERE key = ?",
+        *(front.key, step.key),
+    )
+
+
+def _continues(newer: Step, older: Step) -> bool:
+    """Whether the sender of the newer mail took part when the older one was written."""
+    return bool(newer.data.sender) and newer.data.sender in (
+        older.data.sender,
+        *older.data.people,
+    )
+
+
+def release(tx: Transaction, key: str, *, but: Collection[str] = ()) -> list[Step]:
+    """Let the mails for which this one stood wait by themselves again, without those named in `but`."""
+    released = [step for step in list_behind(tx, key) if step.key not in but]
+    for step in released:
+        sql = "UPDATE steps SET state = 'needs_info', behind = NULL WHERE key = ?"
+        tx.execute(sql, step.key)
+    return released
 
 
 def list_behind(tx: Transaction, key: str) -> list[Step]:
@@ -251,15 +309,18 @@ def list_behind(tx: Transaction, key: str) -> list[Step]:
     return [_step(row) for row in tx.all(sql, key)]
 
 
-def count_behind(tx: Transaction, keys: Collection[str]) -> dict[str, int]:
-    """For how many earlier mails each of these waits; those that wait for none are left out."""
+def group_behind(tx: Transaction, keys: Collection[str]) -> dict[str, list[Step]]:
+    """The earlier mails for which each of these waits; those that wait for none are left out."""
     if not keys:
         return {}
     sql = (
-        "SELECT behind, count(*) FROM steps WHERE state = 'continued'"
-        f" AND behind IN ({marks(keys)}) GROUP BY behind"
+        f"SELECT behind, {_COLUMNS} FROM steps WHERE state = 'continued'"
+        f" AND behind IN ({marks(keys)}) ORDER BY received DESC, key"
     )
-    return dict(tx.all(sql, *keys))
+    found: dict[str, list[Step]] = {}
+    for front, *row in tx.all(sql, *keys):
+        found.setdefault(front, []).append(_step(tuple(row)))
+    return found
 
 
 def find_in_front(tx: Transaction, key: str) -> Step | None:
@@ -475,8 +536,20 @@ class Held:
         await self._write(work)
         self.step = replace(self.step, state=state, data=data)
 
-    async def rest(self, state: State, error: str | None = None) -> None:
-        await self._write(lambda tx: rest(tx, self.step, state, error))
+    async def rest(
+        self,
+        state: State,
+        error: str | None = None,
+        also: Callable[[Transaction], object] | None = None,
+    ) -> None:
+        """Let go of it, together with `also`."""
+
+        def work(tx: Transaction) -> bool:
+            if also is not None:
+                also(tx)
+            return rest(tx, self.step, state, error)
+
+        await self._write(work)
 
     async def postpone(self, error: str, at: datetime) -> None:
         await self._write(lambda tx: postpone(tx, self.step, error, at))

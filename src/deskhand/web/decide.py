@@ -4,7 +4,7 @@ Whatever is decided wants the same proof as every change of mails.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -57,6 +57,8 @@ _SILENT = (Unavailable, AuthRequired, BadConfig)
 """A mail account that has gone or does not answer."""
 _RULE_FIELDS = ("sender", "domain", "list_id", "subject")
 _SHOWN = 25
+_NAMED = 5
+"""Senders of a conversation whom a row names."""
 _DONE = {
     "archived": "Archived.",
     "later": "Put off. It comes back by itself.",
@@ -112,8 +114,9 @@ async def _show(
         "later": put_off.mails,
         "until": until,
         "earlier": await desk.store.read(
-            steps.count_behind, _list_keys(chosen, listed, put_off, given)
+            steps.group_behind, _list_keys(chosen, listed, put_off, given)
         ),
+        "senders_of": _list_senders,
         "handed": given.mails,
         "silent": Listing(
             [], listed.silent | put_off.silent | given.silent
@@ -143,6 +146,14 @@ def _list_keys(chosen: Step | None, *listings: Listing) -> set[str]:
     if chosen is not None:
         keys.add(chosen.key)
     return keys
+
+
+def _list_senders(mails: Sequence[Step]) -> str:
+    """From whom these are, each named once."""
+    senders = list(dict.fromkeys(each.data.sender for each in mails if each.data.sender))
+    if len(senders) > _NAMED:
+        return f"{', '.join(senders[:_NAMED])} and {len(senders) - _NAMED} more"
+    return ", ".join(senders)
 
 
 def _archived(request: Request) -> str | None:
@@ -377,8 +388,18 @@ async def _show_rule(
         count=len(touched),
         looked_at=looked_at,
         touched=touched[:_SHOWN],
+        earlier=await _find_behind(desk, given["mail"]),
+        senders_of=_list_senders,
         moment=partial(times.moment, now=desk.now(), zone=desk.settings.timezone),
     )
+
+
+async def _find_behind(desk: Desk, message_id: str) -> list[Step]:
+    """The mails that wait behind the one from which a rule is made."""
+    with suppress(NotFound, *_SILENT):
+        key = f"mail:{await key_of(desk, message_id)}"
+        return await desk.store.read(steps.list_behind, key)
+    return []
 
 
 def _read_rule(given: dict[str, str]) -> Rule:
