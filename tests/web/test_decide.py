@@ -868,6 +868,24 @@ async def test_what_somebody_else_decides_about_a_mail_lets_those_behind_it_wait
     assert "continued_by" not in said
 
 
+@requirement("decide:conversation")
+async def test_an_answer_to_a_stranger_ends_only_what_waits_of_the_stranger(
+    room: Room,
+) -> None:
+    desk = room.desk
+    await receive(desk, continue_offer(0, 9), intrude(1, 10))
+    await work(desk)
+    no = continue_offer(2, 11, "Me <me@example.com>")
+    await receive(desk, no.replace(b"To: ann@example.org", b"To: sale@shop.example"))
+    await work(desk)
+    assert await room.listed() == [*SUBJECTS, "An offer"]
+    yes = continue_offer(3, 12, "Me <me@example.com>")
+    yes = yes.replace(b"To: ann@example.org", b"To: bob@example.net\r\nCc: Ann@Example.org")
+    await receive(desk, yes)
+    await work(desk)
+    assert await room.listed() == [*SUBJECTS]
+
+
 @requirement("decide:rule")
 async def test_a_rule_also_archives_those_behind_a_mail_that_it_is_about(
     room: Room,

@@ -13,7 +13,7 @@ from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import NotFound
 from deskhand.gate.completing import own_address
-from deskhand.mail import FullMessage, MailSummary
+from deskhand.mail import FullMessage, MailSummary, mime
 from deskhand.mail.addresses import addresses_in
 from deskhand.mail.forwarding import is_forward
 from deskhand.mail.mailboxes import find_own, split
@@ -89,6 +89,16 @@ async def bring_back(desk: Desk, released: Sequence[Step]) -> None:
         await gather(desk, each)
 
 
+def _answers(raw: bytes, step: Step) -> bool:
+    """Whether the person's own mail answers this one of its conversation: it goes to somebody who takes part in it."""
+    if is_by_machine(raw):
+        return False
+    people = {step.data.sender, *step.data.people}
+    sent = mime.parse(raw)
+    named = (each for line in (sent.to, sent.cc) for each in addresses_in(line))
+    return any(address.casefold() in people for address in named)
+
+
 async def _finish(desk: Desk, step: Step, marks: dict[str, Any]) -> None:
     if step.data.note is not None and desk.settings.vault_path is not None:
         done = {"status": "done", **marks}
@@ -146,7 +156,7 @@ class Conversations:
                     continue
                 with suppress(NotFound):
                     raw = await box.read_raw(mail.id)
-                    if not await asyncio.to_thread(is_by_machine, raw):
+                    if await asyncio.to_thread(_answers, raw, step):
                         await self._end(step)
                         break
 
