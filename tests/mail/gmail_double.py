@@ -595,8 +595,8 @@ class _Handler(BaseHTTPRequestHandler):
         double.asked.append("token")
         form = {key: values[0] for key, values in parse_qs(content.decode()).items()}
         match double.fault("token"):
-            case Status(code):
-                self._answer(code, b"{}")
+            case Status(code, reason):
+                self._answer(code, json.dumps({"error": reason}).encode())
             case Cut():
                 raise _Drop
             case _:

@@ -914,6 +914,49 @@ async def test_what_is_null_in_an_answer_is_not_there(
 
 
 @requirement("gmail:odd-answers")
+async def test_a_text_cut_inside_a_character_is_read_as_far_as_it_goes(
+    gmail: GmailDouble, mailbox: GmailMailbox
+) -> None:
+    half = "Well done \ud83d"
+    fields = [{"name": "Subject", "value": half}, {"name": half, "value": "x"}]
+    cut = {
+        "id": "5",
+        "threadId": half,
+        "labelIds": ["Label_1", half],
+        "snippet": half,
+        "internalDate": "1",
+        "payload": {"headers": fields},
+    }
+    gmail.account.deliver(letter(), "INBOX")
+    gmail.plan("labels.list", Says({"labels": [{"id": "Label_1", "name": half}]}))
+    gmail.plan("messages.get", Says(cut))
+
+    (found,) = await mailbox.search("", 5)
+
+    whole = "Well done ?"
+    assert (found.subject, found.snippet, found.thread_id) == (whole, whole, whole)
+    assert found.labels == (whole, whole)
+
+
+@requirement("gmail:odd-answers")
+async def test_a_refusal_cut_inside_a_character_can_be_written(
+    gmail: GmailDouble, mailbox: GmailMailbox
+) -> None:
+    gmail.plan("messages.list", Status(403, "half\ud83d"))
+
+    with pytest.raises(Denied) as refused:
+        await mailbox.search("", 5)
+
+    assert refused.value.details["reason"] == "half?"
+
+    gmail.plan("token", Status(400, "half\ud83d"))
+    gmail.expire()
+    with pytest.raises(AuthRequired) as ended:
+        await mailbox.search("", 5)
+    assert ended.value.details["reason"] == "half?"
+
+
+@requirement("gmail:odd-answers")
 async def test_a_send_that_is_answered_with_nothing_is_known_by_nobody(
     gmail: GmailDouble, mailbox: GmailMailbox
 ) -> None:

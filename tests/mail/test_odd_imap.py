@@ -37,6 +37,7 @@ READABLE = {
     "no flags": {"flags": b"FLAGS NIL"},
     "no answer about flags": {"flags": b""},
     "flags of any kind": {"flags": b'FLAGS (\\Seen &bad- 2026 [x] \xff "of words")'},
+    "flags of half a character": {"flags": b"FLAGS (\\Seen &2AA- &2D3cAA-)"},
     "no opening": {"opening": b"BODY[]<0> NIL"},
     "results in parts": {"search": b"* SEARCH 3\r\n* SEARCH 8\r\n"},
     "a mail that has gone": {"search": b"* SEARCH 3 8 99\r\n"},
@@ -85,6 +86,18 @@ async def test_an_unusual_answer_hides_no_mail(case: str, tmp_path: Path) -> Non
 
     assert arrived is not None
     assert {*arrived.ids} == {mail.id for mail in found}
+
+
+@requirement("mail:odd-imap")
+async def test_a_keyword_of_half_a_character_is_a_label_that_can_be_written(
+    tmp_path: Path,
+) -> None:
+    with OddImap(flags=b"FLAGS (\\Seen &2AA- &2D3cAA-)") as server:
+        async with opened(server, tmp_path) as mailbox:
+            (found, *_) = await mailbox.search("", 10)
+
+    assert found.labels == ("INBOX", "&2AA-", "\U0001f400")
+    assert "".join(found.labels).encode()
 
 
 @requirement("mail:odd-imap")

@@ -12,7 +12,7 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from deskhand.config import Settings
-from deskhand.errors import AuthRequired, BadConfig, ProviderDown
+from deskhand.errors import AuthRequired, BadConfig, ProviderDown, printable
 from deskhand.mail import credentials
 from deskhand.mail.consent import Consent
 
@@ -155,7 +155,7 @@ async def _token_request(http: httpx2.AsyncClient, uri: str, **form: str) -> dic
     with suppress(ValueError):
         body = answer.json()
     if answer.status_code != 200 or "access_token" not in body:
-        reason = str(body.get("error", answer.status_code))
+        reason = printable(body.get("error", str(answer.status_code)), 100)
         raise _sign_in_again(
             f"Google no longer accepts this sign-in ({reason})", reason=reason
         )

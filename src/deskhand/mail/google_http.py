@@ -25,6 +25,7 @@ from deskhand.errors import (
     ProviderDown,
     RateLimited,
 )
+from deskhand.mail.charsets import without_surrogates
 from deskhand.mail.google_auth import LOGIN, GoogleAuth
 
 RETRIES = 3
@@ -45,11 +46,16 @@ _RELATED = f"deskhand-{secrets.token_hex(16)}"
 class GoogleBody(dict[str, Any]):
     """An object in an answer: what is null is not there, and what is not there nobody takes for a fault of ours.
 
+    No text in it has half a character, which JSON can name and nobody can write.
     ValueError where a member is of another kind than Google's own.
     """
 
     def __init__(self, members: Iterable[tuple[str, Any]] = ()) -> None:
-        super().__init__((key, value) for key, value in members if value is not None)
+        super().__init__(
+            (without_surrogates(key), _made_whole(value))
+            for key, value in members
+            if value is not None
+        )
         for key, value in self.items():
             if not _is_of_its_kind(key, value):
                 raise ValueError(key)
@@ -72,6 +78,16 @@ def _is_of_its_kind(key: str, value: Any) -> bool:
     if key == "labelIds":
         return isinstance(value, list) and all(isinstance(each, str) for each in value)
     return key != "payload" or isinstance(value, GoogleBody)
+
+
+def _made_whole(value: Any) -> Any:
+    """Without half characters; an object in it was made whole when it was read."""
+    match value:
+        case str():
+            return without_surrogates(value)
+        case list():
+            return [_made_whole(each) for each in value]
+    return value
 
 
 Parameters = Mapping[str, str | Sequence[str]]

@@ -507,10 +507,13 @@ def find_keywords(copy: Copy, label: str) -> set[str]:
 
 
 def _label_of(flag: str) -> str:
+    """A label that is no text, as half a character is none, is the keyword as it stands: another program's word."""
     try:
-        return str(imap_utf7.decode(flag.encode()))
-    except ValueError:  # another program's word with an & in it
+        label = str(imap_utf7.decode(flag.encode()))
+        label.encode()
+    except ValueError:
         return flag
+    return label
 
 
 def mail_id(parsed: mime.Parsed, folder: str, uidvalidity: int, uid: int) -> str:
