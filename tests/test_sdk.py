@@ -26,6 +26,7 @@ def test_the_sdk_still_has_each_name_that_it_keeps_to_itself() -> None:
 
     assert callable(server._lowlevel_server.run)
     assert callable(server._lowlevel_server.create_initialization_options)
+    assert isinstance(server._lowlevel_server.middleware, list)
     assert parameters(MCPServer._handle_list_resources) == ["self", "ctx", "params"]
     assert parameters(FuncMetadata.validate_arguments) == ["self", "arguments_to_validate"]
     assert parameters(FuncMetadata.pre_parse_json) == ["self", "data"]

@@ -24,6 +24,7 @@ from tests.home import TOKEN, Home
 from tests.requirements import requirement
 from tests.transports import http_server
 from tests.warm import warm_python
+from tests.web.person import served
 
 pytestmark = pytest.mark.anyio
 
@@ -531,6 +532,89 @@ async def test_a_lone_surrogate_over_http_is_an_answer(home: Home) -> None:
 
     assert "parse_error" in modern.text
     assert old.status_code == 400
+
+
+HALVES = """
+import sys
+from typing import Any
+
+import anyio
+from mcp_types import INVALID_PARAMS, CallToolResult, TextContent
+from mcp import MCPError
+from pydantic import BaseModel
+from deskhand.servers.server import DeskServer
+from deskhand.servers.tool import READS, tool
+
+HALF = "Well done \\ud83d"
+
+class Told(BaseModel):
+    texts: list[str]
+
+def ready() -> CallToolResult:
+    "A result that the tool made by itself."
+    return CallToolResult(content=[TextContent(text=HALF)], structured_content={"a": HALF})
+
+def model() -> Told:
+    "A model."
+    return Told(texts=[HALF])
+
+def texts() -> list[str]:
+    "Texts."
+    return [HALF]
+
+def members() -> dict[str, Any]:
+    "What JSON could not be made of."
+    return {HALF: [{"a": HALF}]}
+
+def refuse() -> CallToolResult:
+    "An error in the protocol's own words."
+    raise MCPError(INVALID_PARAMS, HALF, {"about": HALF})
+
+made = [tool(each, title="T", annotations=READS) for each in (ready, model, texts, members, refuse)]
+server = DeskServer("halves", made)
+"""
+
+
+def halves_of(answers: list[Any]) -> list[str]:
+    """Which of the answers name half a character, as a strict parser reads them."""
+    return [text for text in map(json.dumps, answers) if "\\ud83d" in text]
+
+
+@requirement("server:answers")
+@pytest.mark.parametrize("name", ["ready", "model", "texts", "members", "refuse"])
+def test_a_result_of_half_a_character_is_answered_and_the_server_lives_on(
+    name: str,
+) -> None:
+    program = f"{HALVES}\nanyio.run(server.run_stdio_async)"
+    lines = [
+        INITIALIZE,
+        call(2, name, "{}"),
+        '{"jsonrpc": "2.0", "id": 3, "method": "ping"}',
+    ]
+
+    answers, _ = converse([sys.executable, "-c", program], lines, 3)
+
+    by_id = {answer["id"]: answer for answer in answers}
+    assert "Well done ?" in json.dumps(by_id[2])
+    assert by_id[3]["result"] == {}
+    assert halves_of(answers) == []
+
+
+@requirement("server:answers")
+@pytest.mark.parametrize("name", ["ready", "model", "texts", "members", "refuse"])
+async def test_a_result_of_half_a_character_is_answered_over_http(name: str) -> None:
+    made: dict[str, Any] = {}
+    exec(HALVES, made)
+    headers = {"Accept": "application/json, text/event-stream"}
+    headers |= {"Content-Type": "application/json"}
+    app = made["server"].streamable_http_app(stateless_http=True)
+    async with served(app) as address, httpx2.AsyncClient(timeout=20) as http:
+        answer = await http.post(
+            f"{address}/mcp", content=call(2, name, "{}"), headers=headers
+        )
+
+    assert answer.status_code == 200
+    assert "Well done ?" in answer.text
 
 
 @requirement("server:bearer")

@@ -45,7 +45,8 @@ HANDED_OVER = {
 }
 """Where one thread gives work to another, and what it calls the function."""
 EVERYBODY_PASSES = (
-    *("servers/server.py", "web/site.py", "web/address.py", "web/entry.py"),
+    *("servers/sdk.py", "servers/server.py"),
+    *("web/site.py", "web/address.py", "web/entry.py"),
     *("store/__init__.py", "store/sqlite.py"),
 )
 

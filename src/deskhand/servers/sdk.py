@@ -30,7 +30,7 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, printable
 from deskhand.servers import callers
@@ -48,6 +48,8 @@ class SDKServer(MCPServer[None]):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        # Innermost: whatever looks at an answer sees what is written.
+        self._lowlevel_server.middleware.append(_answer_in_whole_characters)
         self._connections: WeakKeyDictionary[Any, str | None] = WeakKeyDictionary()
         """Whoever asked something here and is there still, and by which name."""
 
@@ -162,6 +164,31 @@ class SDKServer(MCPServer[None]):
         await server.run(heard, said, server.create_initialization_options())
 
 
+async def _answer_in_whole_characters(
+    ctx: Any, call_next: Callable[[Any], Awaitable[Any]]
+) -> Any:
+    """The answer to any request, as the SDK can write it.
+
+    The SDK writes outside of the request: what it cannot write ends the server on stdio, and is no answer over HTTP.
+    """
+    try:
+        return _in_whole_characters(await call_next(ctx))
+    except MCPError as error:
+        told = error.error
+        if _is_unicode((told.message, told.data)):
+            raise
+        message, data = _in_whole_characters([told.message, told.data])
+        raise MCPError(told.code, message, data) from error
+
+
+def _in_whole_characters(value: Any) -> Any:
+    """The same as JSON has it, where it holds half a character without that."""
+    if _is_unicode(value):
+        return value
+    plain = json.dumps(value, ensure_ascii=False, default=to_jsonable_python)
+    return json.loads(plain.encode("utf-8", "replace"))
+
+
 _PARTS = ("prompts", "resources", "logging", "completions")
 
 
@@ -236,7 +263,10 @@ class StrictMetadata(FuncMetadata):
         """A model is dumped once, and the text is the same object: some clients show the one, some the other."""
         # Without an output schema a model is a content block (text, image, …): the SDK's own to convert.
         if self.output_schema is None or not isinstance(content, BaseModel):
-            made = super().convert_result(content)
+            try:
+                made = super().convert_result(content)
+            except PydanticSerializationError:
+                made = super().convert_result(_in_whole_characters(content))
             # Some clients show the text alone.
             if isinstance(made, CallToolResult) and not made.content:
                 made.content = [TextContent(text=json.dumps(content))]
