@@ -4,6 +4,7 @@ A shape is a piece that is repeated: what made some reader look again and again 
 """
 
 import gc
+import io
 import string
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,9 @@ from datetime import UTC, datetime
 from functools import partial
 from zoneinfo import ZoneInfo
 
+from imapclient.exceptions import ProtocolError
+from imapclient.response_parser import parse_response
+
 from deskhand import audit, unseen
 from deskhand.agents import lines
 from deskhand.cli.command import plain
@@ -19,7 +23,15 @@ from deskhand.errors import DeskError
 from deskhand.gate import authorship, files, oddities, risk
 from deskhand.gate.actions import Mail
 from deskhand.gate.differences import describe_difference
-from deskhand.mail import addresses, importing, mime, query
+from deskhand.mail import (
+    addresses,
+    google_http,
+    imap_connection,
+    imap_session,
+    importing,
+    mime,
+    query,
+)
 from deskhand.notes import editing, frontmatter, links
 from deskhand.notes.editing import Edit
 from deskhand.notes.outline import read_outline
@@ -336,6 +348,38 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
+class _Said(imap_connection._Lines):
+    """What an IMAP server said, as it comes from the socket."""
+
+    def __init__(self, data: bytes) -> None:
+        self.file = io.BytesIO(data)
+
+
+def _imap(form: str) -> Callable[[str], object]:
+    """A line of an IMAP server that means nothing (nil) somewhere, and the answer that it is."""
+
+    def read(text: str) -> object:
+        line = form.replace("TEXT", text.replace("\n", " "))
+        said = _Said(_bytes(f"* LIST {line} nil\r\n")).readline()
+        with imap_connection._reading():
+            return parse_response([said.removeprefix(b"* LIST ").rstrip()])
+
+    return read
+
+
+def _imap_date(text: str) -> object:
+    return imap_connection._read_date(_bytes(text))
+
+
+def _keyword(text: str) -> object:
+    return imap_session._label_of(text)
+
+
+def _batch(text: str) -> object:
+    answer = f"--b\r\nContent-ID: {text}\r\n\r\nHTTP/1.1 200 OK\r\nRetry-After: {text}\r\n\r\n{text}"
+    return [*google_http._batch_answers("multipart/mixed; boundary=b", _bytes(answer))]
+
+
 def _author(text: str) -> object:
     return authorship.marks_of(f"---\nto: ann@example.org\n---\nemail_send {text}")
 
@@ -393,6 +437,12 @@ READERS: dict[str, Callable[[str], object]] = {
     "a calendar": _calendar,
     "a line of agent mail": _line,
     "a search": _search,
+    "a line of an IMAP server": _imap("TEXT"),
+    "quoted words of an IMAP server": _imap('() "/" "TEXT'),
+    "flags of an IMAP server": _imap('(TEXT) "/" a'),
+    "a date of an IMAP server": _imap_date,
+    "a keyword of an IMAP server": _keyword,
+    "a batch of Gmail's": _batch,
 }
 
 
@@ -405,7 +455,7 @@ def cost(read: Callable[[str], object], piece: str, size: int) -> float:
     gc.disable()
     start = time.thread_time()
     try:
-        with suppress(DeskError):
+        with suppress(DeskError, ProtocolError):
             read(text)
         return time.thread_time() - start
     finally:

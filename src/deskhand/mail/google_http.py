@@ -365,7 +365,7 @@ def _answer(status: int, retry_after: str | None, content: bytes) -> GoogleAnswe
     body: Any = None
     with suppress(ValueError, RecursionError):
         body = json.loads(content, object_pairs_hook=GoogleBody)
-    seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
+    seconds = float(retry_after[:9]) if retry_after and retry_after.isdecimal() else None
     if not isinstance(body, GoogleBody):
         return GoogleAnswer(status, GoogleBody(), seconds, is_readable=False)
     return GoogleAnswer(status, body, seconds)
@@ -395,8 +395,10 @@ def _batch_answers(content_type: str, content: bytes) -> Iterator[tuple[int, Goo
     for part in content.split(f"--{boundary[1]}".encode())[1:]:
         envelope, _, answer = part.partition(b"\r\n\r\n")
         head, _, body = answer.partition(b"\r\n\r\n")
-        place = re.search(rb"(?im)^content-id: *<?[^\r\n]*?(\d+)>?\r?$", envelope)
+        place = re.search(
+            rb"(?im)^content-id:(?:[^\r\n]*[^\r\n\d])?(\d{1,9})>?\r?$", envelope
+        )
         status = re.match(rb"HTTP/\S+ (\d{3})", head)
-        waits = re.findall(rb"(?im)^retry-after: *(\d+)", head) or [b""]
+        waits = re.findall(rb"(?im)^retry-after: *(\d{1,9})", head) or [b""]
         if place and status:
             yield int(place[1]), _answer(int(status[1]), waits[0].decode(), body)

@@ -22,8 +22,8 @@ log = logging.getLogger("deskhand.imap")
 _LONGEST_LINE = 64_000_000
 _WORDS = re.compile(rb"(?:\* (?:\d+ )?|[A-P]{4}\d+ )[A-Za-z-]+(?: \[[A-Za-z-]+)?")
 """What a line is about, and the code in it; the library knows both in capitals alone."""
-_NIL = re.compile(rb'"(?:[^"\\]|\\.)*"|(?<=[ (])nil(?=[ )])', re.IGNORECASE)
-"""Nothing, or what stands in quotes, where it is a word like others."""
+_NIL = re.compile(rb'"(?:[^"\\]|\\.)*+"?|(?<=[ (])nil(?=[ )])', re.IGNORECASE)
+"""Nothing, or what stands in quotes, closed or not, where it is a word like others."""
 _NEWS = frozenset({b"FLAGS", b"MODSEQ"})
 """What a server may tell of a mail that nobody asked for."""
 
