@@ -361,7 +361,7 @@ def _imap(form: str) -> Callable[[str], object]:
     def read(text: str) -> object:
         line = form.replace("TEXT", text.replace("\n", " "))
         said = _Said(_bytes(f"* LIST {line} nil\r\n")).readline()
-        with imap_connection._reading():
+        with imap_connection.reading():
             return parse_response([said.removeprefix(b"* LIST ").rstrip()])
 
     return read

@@ -44,6 +44,21 @@ READABLE = {
     "a folder with no name": {
         "list": b'* LIST () "/" INBOX\r\n* LIST () "/" "&bad"\r\n* LIST () "/" "\xff"\r\n'
     },
+    "folders that cannot be read": {
+        "list": b'* LIST () "/" INBOX\r\n* LIST () "/" a b\r\n* LIST () 5 c\r\n* LIST () "\xff" d\r\n'
+        b'* LIST () "/"\r\n* LIST () "/" "\r\n* LIST () "/" (e f)\r\n* LIST () "/" ""\r\n* LIST 5 "/" g\r\n'
+        b"* LIST " + b"(" * 5000 + b"\r\n"
+    },
+    "folders with extensions": {
+        "list": b'* LIST () "/" INBOX ("CHILDINFO" ("SUBSCRIBED"))\r\n'
+        b'* LIST (\\Noselect) "/" {1}\r\na ("OLDNAME" ({1}\r\nb))\r\n'
+    },
+    "a folder without flags": {"list": b'* LIST NIL "/" INBOX\r\n'},
+    "a folder whose flags are none": {"list": b'* LIST (5 (a)) "/" INBOX\r\n'},
+    "flags that cannot be set": {
+        "examine": b"* 2 EXISTS\r\n* OK [PERMANENTFLAGS (NIL 5 (a))] ok\r\n"
+        b"* OK [UIDVALIDITY 5] ok\r\n* OK [UIDNEXT 9] ok\r\n"
+    },
     "folders of others": {
         "list": b'* LIST () "/" INBOX\r\n* LIST () "/" theirs\r\n',
         "closed": "theirs",
@@ -101,6 +116,15 @@ async def test_a_keyword_of_half_a_character_is_a_label_that_can_be_written(
 
 
 @requirement("mail:odd-imap")
+async def test_a_keyword_is_a_label_in_the_words_of_the_server(tmp_path: Path) -> None:
+    with OddImap(flags=b"FLAGS (\\Seen NIL 5 (a) a&AAo-b)") as server:
+        async with opened(server, tmp_path) as mailbox:
+            (found, *_) = await mailbox.search("", 10)
+
+    assert found.labels == ("INBOX", "NIL", "5", "a&AAo-b")
+
+
+@requirement("mail:odd-imap")
 @pytest.mark.parametrize("header", [b"", b"BODY[HEADER.FIELDS (FROM)] NIL"])
 async def test_mails_of_which_the_server_has_no_header_are_none_and_nobody_waits(
     tmp_path: Path, header: bytes
@@ -143,6 +167,11 @@ async def test_a_mail_whose_text_has_gone_is_not_found(tmp_path: Path) -> None:
         {"greeting": b"* BYE too many connections\r\n"},
         {"uid": b""},
         {"uid": b"UID x"},
+        {"flags": b"FLAGS 5"},
+        {"flags": b"FLAGS a"},
+        {"list": b"* LIST () 5 INBOX\r\n"},
+        {"list": b'* LIST () "\xff" INBOX\r\n'},
+        {"capability": b"* CAPABILITY IMAP4rev1 \xff\r\n"},
     ],
 )
 async def test_a_server_whose_answer_cannot_be_read_is_named(

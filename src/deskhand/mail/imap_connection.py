@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, BinaryIO
 
@@ -18,6 +19,8 @@ from imapclient.imap4 import IMAP4WithTimeout
 from imapclient.response_parser import parse_message_list, parse_response
 from imapclient.tls import IMAP4_TLS
 
+from deskhand.errors import printable
+
 log = logging.getLogger("deskhand.imap")
 _LONGEST_LINE = 64_000_000
 _WORDS = re.compile(rb"(?:\* (?:\d+ )?|[A-P]{4}\d+ )[A-Za-z-]+(?: \[[A-Za-z-]+)?")
@@ -28,15 +31,27 @@ _NEWS = frozenset({b"FLAGS", b"MODSEQ"})
 """What a server may tell of a mail that nobody asked for."""
 
 
+@dataclass(frozen=True, slots=True)
+class ListedFolder:
+    """A folder as the server lists it."""
+
+    flags: frozenset[bytes]
+    """In small letters."""
+    delimiter: str
+    """What stands between it and the folders in it; a slash where there can be none."""
+    name: str
+
+
 class ImapConnection(IMAPClient):  # type: ignore[misc]
     """What the library cannot read is a ProtocolError, and no error of its own."""
 
     def _create_IMAP4(self) -> Any:  # noqa: N802 - the library's name
         wait = self._timeout.connect
         try:
-            if self.ssl:
-                return _PrivateLines(self.host, self.port, self.ssl_context, wait)
-            return _OpenLines(self.host, self.port, wait)
+            with reading():
+                if self.ssl:
+                    return _PrivateLines(self.host, self.port, self.ssl_context, wait)
+                return _OpenLines(self.host, self.port, wait)
         except IMAPClientError as error:
             if str(error).startswith(
                 "b'* BYE"
@@ -57,7 +72,7 @@ class ImapConnection(IMAPClient):  # type: ignore[misc]
             return {}
         numbers = ",".join(map(str, mails)).encode()
         names = f"({' '.join(wanted)})".encode()
-        with _reading():
+        with reading():
             answer = parse_response(self._ask(b"FETCH", [numbers, names]))
             found: dict[int, dict[bytes, Any]] = {}
             for place, items in zip(*[iter(answer)] * 2, strict=True):
@@ -72,12 +87,12 @@ class ImapConnection(IMAPClient):  # type: ignore[misc]
 
     def find(self, criteria: Sequence[bytes]) -> list[int]:
         """The UIDs that a search finds; the answer may come in several parts."""
-        with _reading():
+        with reading():
             return [*parse_message_list([b" ".join(self._ask(b"SEARCH", criteria))])]
 
     def sort(self, criteria: Sequence[bytes]) -> list[int]:
         """The same, as the server sorts them."""
-        with _reading():
+        with reading():
             return [*map(int, b" ".join(self._ask(b"SORT", criteria)).split())]
 
     def _ask(self, command: bytes, criteria: Sequence[bytes]) -> list[bytes]:
@@ -86,27 +101,35 @@ class ImapConnection(IMAPClient):  # type: ignore[misc]
         return [part for part in answer if part is not None]
 
     def select_folder(self, *given: Any, **more: Any) -> Any:
-        with _reading():
+        with reading():
             return super().select_folder(*given, **more)
 
     def list_folders(self, *given: Any, **more: Any) -> Any:
-        with _reading():
+        with reading():
             return super().list_folders(*given, **more)
 
-    def _proc_folder_list(self, answer: Sequence[Any]) -> list[Any]:
-        """Each folder that can be asked for by its name; one that cannot is left out and hides no other."""
-        parsed = parse_response([item for item in answer if item not in (b"", None)])
-        found = []
-        for flags, delimiter, name in zip(*[iter(parsed)] * 3, strict=True):
+    def _proc_folder_list(self, answer: Sequence[Any]) -> list[ListedFolder]:
+        """Each folder that can be read and asked for by its name; one that cannot is left out and hides no other."""
+        found: list[ListedFolder] = []
+        unreadable: list[Any] = []
+        for line in _join_literals(answer):
             try:
-                found.append((flags, delimiter, _read_name(name)))
-            except ValueError:
-                log.warning("folder_without_name", extra={"folder": ascii(name)})
+                with reading():
+                    found.append(_read_folder(parse_response(line)))
+            except ProtocolError:
+                unreadable.append(line)
+        if unreadable:
+            log.warning(
+                "folders_unreadable",
+                extra={"folders": len(unreadable), "first": printable(unreadable[0])},
+            )
+            if all(folder.name.upper() != "INBOX" for folder in found):
+                raise ProtocolError("no inbox among folders that cannot be read")
         return found
 
     def personal_namespace(self) -> tuple[str, str | None]:
         """What the person's own folders begin with, and what stands between them; extensions may follow."""
-        with _reading():
+        with reading():
             personal, *_ = parse_response(self._command_and_check("namespace"))
             prefix, delimiter, *_ = personal[0] if personal else (b"", None)
             return _read_name(prefix), delimiter and delimiter.decode()
@@ -164,9 +187,12 @@ def _read_date(text: bytes) -> datetime | None:
 
 
 @contextmanager
-def _reading() -> Iterator[None]:
+def reading() -> Iterator[None]:
+    """What cannot be read raises a ProtocolError here, and no error of Python's own."""
     try:
         yield
+    except OSError:  # a certificate's error is a ValueError, too
+        raise
     except MemoryError as error:
         raise IMAPClientAbortError("more than fits into memory") from error
     except (
@@ -177,6 +203,48 @@ def _reading() -> Iterator[None]:
         RecursionError,
     ) as error:
         raise ProtocolError(f"an answer that cannot be read ({error})") from error
+
+
+def words_of(given: Any) -> list[bytes]:
+    """The words of a list, such as flags: NIL is the library's for nothing, and digits are a number to it.
+
+    What is no word is left out. ValueError where it is no list.
+    """
+    if given is None:
+        return []
+    if not isinstance(given, tuple):
+        raise ValueError("no list of words")  # noqa: TRY004 - what a server says has no type
+    words = [b"NIL" if each is None else each for each in given]
+    return [
+        each if isinstance(each, bytes) else b"%d" % each
+        for each in words
+        if isinstance(each, bytes | int)
+    ]
+
+
+def _join_literals(answer: Sequence[Any]) -> Iterator[list[Any]]:
+    """The lines of an answer; imaplib cuts a line behind each literal."""
+    line: list[Any] = []
+    for item in answer:
+        if item:
+            line.append(item)
+        if line and not isinstance(item, tuple):
+            yield line
+            line = []
+    if line:
+        yield line
+
+
+def _read_folder(parts: Sequence[Any]) -> ListedFolder:
+    """An extension in parentheses may follow the name; anything else says that the name was not all of it."""
+    flags, delimiter, name, *more = parts
+    if not name or not all(isinstance(each, tuple) for each in more):
+        raise ValueError(parts)
+    return ListedFolder(
+        frozenset(flag.lower() for flag in words_of(flags)),
+        delimiter.decode("ascii") if delimiter else "/",
+        _read_name(name),
+    )
 
 
 def _read_name(name: Any) -> str:

@@ -26,10 +26,11 @@ from deskhand.errors import (
     InvalidInput,
     NotFound,
     ProviderDown,
+    printable,
 )
 from deskhand.mail import mime
 from deskhand.mail.accounts import LOGIN, Account, Bearer
-from deskhand.mail.imap_connection import ImapConnection
+from deskhand.mail.imap_connection import ImapConnection, reading, words_of
 from deskhand.mail.imap_folders import ROLES, Role, find_archive, find_roles
 
 log = logging.getLogger("deskhand.imap")
@@ -37,6 +38,7 @@ log = logging.getLogger("deskhand.imap")
 _SPAM_WORDS = ("junk", "nonjunk", "notjunk")
 """The keywords by which mail programs and servers learn what is spam."""
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 FIELDS = "FROM TO SUBJECT DATE MESSAGE-ID REFERENCES IN-REPLY-TO"
 OPENING = 8192
 """How many bytes of a mail are fetched for its beginning where the server makes no previews."""
@@ -187,11 +189,10 @@ class ImapSession:
         """The flags of each folder that can hold mail, its path with slashes, and its name."""
         prefix, _ = self._namespace()
         listed: list[tuple[set[bytes], str, str]] = []
-        for given, delimiter, name in self._client.list_folders():
-            flags = {flag.lower() for flag in given}
-            if flags.isdisjoint({b"\\noselect", b"\\nonexistent"}):
-                path = name.removeprefix(prefix).replace((delimiter or b"/").decode(), "/")
-                listed.append((flags, path, name))
+        for folder in self._client.list_folders():
+            if folder.flags.isdisjoint({b"\\noselect", b"\\nonexistent"}):
+                path = folder.name.removeprefix(prefix).replace(folder.delimiter, "/")
+                listed.append(({*folder.flags}, path, folder.name))
         return listed
 
     def folder_for(self, role: Role) -> Folder | None:
@@ -274,7 +275,8 @@ class ImapSession:
         self._client.idle()
         try:
             began()
-            self._client.idle_check(timeout=seconds)
+            with reading():
+                self._client.idle_check(timeout=seconds)
         finally:
             self._client.idle_done()
 
@@ -429,9 +431,12 @@ class ImapSession:
         bare = [uid for uid, data in fetched.items() if data.get(b"PREVIEW", b"") is None]
         for uid, data in (self._client.fetch(bare, [opening]) if bare else {}).items():
             fetched[uid] |= data
-        found = [
-            _copy(folder, uidvalidity, uid, fetched[uid]) for uid in uids if uid in fetched
-        ]
+        with reading():
+            found = [
+                _copy(folder, uidvalidity, uid, fetched[uid])
+                for uid in uids
+                if uid in fetched
+            ]
         return [copy for copy in found if copy is not None]
 
 
@@ -455,9 +460,13 @@ def translate_errors(account: Account) -> Iterator[None]:
     except IMAPClientAbortError as error:
         raise ProviderDown(f"{account.host} broke off", hint="try again") from error
     except ProtocolError as error:
-        raise ProviderDown(f"{account.host} gives {error}", hint="try again") from error
+        raise ProviderDown(
+            f"{account.host} gives {printable(str(error))}", hint="try again"
+        ) from error
     except IMAPClientError as error:
-        raise Denied(f"{account.host} refuses it: {error}", reason="refused") from error
+        raise Denied(
+            f"{account.host} refuses it: {printable(str(error))}", reason="refused"
+        ) from error
 
 
 def header(name: str, value: str) -> list[bytes]:
@@ -507,13 +516,13 @@ def find_keywords(copy: Copy, label: str) -> set[str]:
 
 
 def _label_of(flag: str) -> str:
-    """A label that is no text, as half a character is none, is the keyword as it stands: another program's word."""
+    """What is no text, as half a character or the end of a line is none, is the keyword as it stands."""
     try:
         label = str(imap_utf7.decode(flag.encode()))
         label.encode()
-    except ValueError:
+    except ValueError:  # another program's word with an & in it
         return flag
-    return label
+    return flag if _CONTROL.search(label) else label
 
 
 def mail_id(parsed: mime.Parsed, folder: str, uidvalidity: int, uid: int) -> str:
@@ -548,7 +557,9 @@ def decode_name(name: str) -> str | None:
 def _selected(answer: dict[bytes, Any]) -> Selected:
     if b"EXISTS" not in answer:
         raise ProtocolError("no number of mails in a folder")
-    flags = frozenset(_bytes(flag).lower() for flag in answer.get(b"PERMANENTFLAGS") or ())
+    with reading():
+        words = words_of(answer.get(b"PERMANENTFLAGS"))
+    flags = frozenset(word.lower() for word in words)
     return Selected(
         answer[b"EXISTS"], answer.get(b"UIDVALIDITY", 0), answer.get(b"UIDNEXT"), flags
     )
@@ -571,7 +582,7 @@ def _copy(
         snippet = _bytes(data[b"PREVIEW"]).decode("utf-8", "replace")
     else:
         snippet = mime.parse(_text_of(data, b"BODY[]") or b"").snippet
-    flags = [_bytes(flag) for flag in data.get(b"FLAGS") or ()]
+    flags = words_of(data.get(b"FLAGS"))
     return Copy(
         mail_id(parsed, folder.name, uidvalidity, uid),
         folder,
