@@ -211,6 +211,7 @@ REQUIREMENTS = {
     "gmail:sign-in": "An expired token is renewed once, a rotated one is kept, a revoked one names the command to run.",
     "gmail:never-twice": "Whatever answer of Gmail is lost, a mail leaves at most once and exactly as it was prepared.",
     "gmail:honest-double": "The Gmail double keeps to Google's discovery document, and Google's own client agrees.",
+    "imap:twins": "On IMAP a mail that claims to be an earlier one is another, and leaves the earlier one's id alone.",
     "imap:stable": "A mail's id on IMAP holds when the mail is moved, and copies of a mail are one mail.",
     "imap:places": "Trash, spam, sent, drafts and archive are found as declared, else by names that programs use.",
     "imap:never-twice": "Whatever breaks during SMTP, what may have left is never sent again by itself.",

@@ -20,6 +20,7 @@ PLAIN = {
     "idle": b"+ idling\r\n",
     "uid": b"UID %d",
     "flags": b"FLAGS (\\Seen)",
+    "size": b"RFC822.SIZE %d",
     "date": b'INTERNALDATE "16-Nov-2026 10:00:00 +0000"',
     "header": b"BODY[HEADER.FIELDS (FROM)] {%d}\r\n%b",
     "opening": b"BODY[]<0> {%d}\r\n%b",
@@ -33,6 +34,7 @@ class OddImap:
     def __init__(
         self, closed: str = "", gone: int = 0, *, small: bool = False, **answers: bytes
     ) -> None:
+        self._mails = MAILS
         self._answers = PLAIN | answers
         if small:
             self._answers = {name: text.lower() for name, text in self._answers.items()}
@@ -81,7 +83,7 @@ class OddImap:
             fetch = self._write(b"FETCH")
             return b"".join(
                 b"* %d %b (%b)\r\n" % (place, fetch, self._describe(uid, said))
-                for place, uid in enumerate(MAILS, 1)
+                for place, uid in enumerate(self._mails, 1)
                 if uid != self._gone and re.search(rb"\b%d\b" % uid, words[1])
             )
         return self._answers.get(command, b"")
@@ -89,11 +91,16 @@ class OddImap:
     def _describe(self, uid: int, said: bytes) -> bytes:
         def put(name: str) -> bytes:
             form = self._answers[name]
-            return form % (len(MAILS[uid]), MAILS[uid]) if b"%b" in form else form
+            if name == "size" and b"%d" in form:
+                return form % len(self._mails[uid])
+            return (
+                form % (len(self._mails[uid]), self._mails[uid]) if b"%b" in form else form
+            )
 
         parts: dict[bytes, Any] = {
             b"FLAGS": "flags",
             b"INTERNALDATE": "date",
+            b"RFC822.SIZE": "size",
             b"HEADER": "header",
             b"PEEK[]<": "opening",
             b"PEEK[])": "whole",

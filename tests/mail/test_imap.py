@@ -5,7 +5,7 @@ import gc
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +228,99 @@ async def test_copies_of_a_mail_are_one_mail_and_forgeries_are_another(
         "Ann <ann@example.org>": ("INBOX", "UNREAD", "Work"),
         "eve@evil.example": ("Work", "UNREAD"),
     }
+
+
+EARLIER = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def twins() -> tuple[bytes, bytes]:
+    """Two mails whose Message-ID, sender, subject and date are the same."""
+    name = "<one@example.org>"
+    return (
+        letter(body="Pay nothing before we speak.", message_id=name),
+        letter(body="Pay 9,000 to XX12 today.", message_id=name),
+    )
+
+
+@requirement("imap:twins")
+async def test_a_mail_that_claims_to_be_another_is_new_and_leaves_the_others_id_alone(
+    server: Dovecot, relay: Relay, mailbox: ImapMailbox, tmp_path: Path
+) -> None:
+    one, other = twins()
+    server.deliver(one, at=EARLIER)
+    (first,) = await mailbox.search("", 10)
+    cursor = await mailbox.position()
+    server.deliver(other)
+
+    for box in (mailbox, opened(server, relay, tmp_path / "other")):
+        arrived = await box.find_arrived(cursor)
+        assert arrived is not None
+        (second,) = arrived.ids
+        assert second != first.id
+        assert "Pay nothing" in (await box.get(first.id)).body
+        assert "9,000" in (await box.get(second)).body
+        assert {each.id for each in await box.search("", 10)} == {first.id, second}
+        await box.change([second], Deed(do="trash"))
+        assert "TRASH" in (await box.get(second)).summary.labels
+        assert (await box.get(first.id)).summary.labels == ("INBOX", "UNREAD")
+        await box.change([second], Deed(do="untrash"))
+        if box is not mailbox:
+            await box.close()
+
+
+@requirement("imap:twins")
+async def test_of_mails_that_claim_to_be_one_the_first_keeps_its_id_in_whatever_order_they_are_seen(
+    server: Dovecot, relay: Relay, mailbox: ImapMailbox, tmp_path: Path
+) -> None:
+    one, other = twins()
+    server.deliver(other)
+    (alone,) = await mailbox.search("", 10)
+    server.deliver(one, "Work", at=EARLIER)
+
+    found = {each.id: each for each in await mailbox.search("", 10)}
+
+    assert len(found) == 2
+    assert found[alone.id].labels == ("Work", "UNREAD")
+    assert "Pay nothing" in (await mailbox.get(alone.id)).body
+    anew = opened(server, relay, tmp_path / "other")
+    for each in found:
+        assert (await anew.get(each)).body == (await mailbox.get(each)).body
+    await anew.close()
+
+
+@requirement("imap:twins")
+async def test_where_the_first_has_gone_its_id_opens_no_other_and_the_second_is_found(
+    server: Dovecot, relay: Relay, mailbox: ImapMailbox, tmp_path: Path
+) -> None:
+    one, other = twins()
+    server.deliver(one, at=EARLIER)
+    server.deliver(other)
+    ids = {each.snippet: each.id for each in await mailbox.search("", 10)}
+    first, second = ids["Pay nothing before we speak."], ids["Pay 9,000 to XX12 today."]
+    with server.client() as client:
+        client.select_folder("INBOX")
+        client.delete_messages([1])
+        client.expunge([1])
+
+    with pytest.raises(NotFound):
+        await mailbox.get(first)
+    anew = opened(server, relay, tmp_path / "other")
+    for box in (mailbox, anew):
+        assert (await box.get(second)).summary.id == second
+    await anew.close()
+
+
+@requirement("imap:twins")
+async def test_what_comes_back_from_ones_own_sending_is_one_mail_with_it(
+    server: Dovecot, mailbox: ImapMailbox
+) -> None:
+    mail = letter(message_id="<one@example.org>")
+    server.deliver(mail, "Sent Items", ("\\Seen",))
+    server.deliver(b"Received: from here\n" + mail)
+
+    (found,) = await mailbox.search("", 10)
+
+    assert {*found.labels} >= {"INBOX", "SENT"}
 
 
 async def test_a_mail_without_a_message_id_is_read_and_labelled_as_well(

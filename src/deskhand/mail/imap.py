@@ -58,6 +58,7 @@ from deskhand.mail.changes import Deed
 from deskhand.mail.imap_folders import ROLES
 from deskhand.mail.imap_query import ImapSearch
 from deskhand.mail.imap_session import Copy, ImapSession, header
+from deskhand.mail.imap_twins import Twins, name_twin
 
 T = TypeVar("T")
 MOST_PLACES = 5000
@@ -88,6 +89,7 @@ class ImapMailbox:
         self._listening = ThreadPoolExecutor(1, thread_name_prefix="imap-bell")
         self._bell: ImapSession | None = None
         self._ends = False
+        self._twins = Twins()
         self._places: dict[str, list[Copy]] = {}
         """Where each mail was seen last; only a hint, checked before it is used."""
 
@@ -103,6 +105,7 @@ class ImapMailbox:
                 criteria = asked.criteria(folder, within=session.knows_ages)
                 if criteria is not None:
                     found += session.search(folder, criteria, limit)
+            found = self._twins.tell_apart(found)
             return sorted(self._merge(found), key=attrgetter("date"), reverse=True)[:limit]
 
         return await self._read(work)
@@ -135,7 +138,8 @@ class ImapMailbox:
                 if folder.role not in ("junk", "trash")
             ]
             found = [copy for folder in kept for copy in session.search(folder, criteria)]
-            mails = [mail for mail in self._merge(found) if mail.thread_id == thread_id]
+            told = self._twins.tell_apart(found)
+            mails = [mail for mail in self._merge(told) if mail.thread_id == thread_id]
             if not mails:
                 raise NotFound(f"thread {thread_id} not found")
             return sorted(mails, key=attrgetter("date"))
@@ -352,9 +356,10 @@ class ImapMailbox:
                 return Arrived((), f"{uidvalidity}:{uidnext}")
             copies = session.since(uidvalidity, int(first))
             after = max([uidnext, *(copy.uid + 1 for copy in copies)])
-            return Arrived(
-                tuple(mail.id for mail in self._merge(copies)), f"{uidvalidity}:{after}"
-            )
+            strange = [copy for copy in copies if not self._twins.knows(copy.id)]
+            self._twins.tell_apart(session.like(uidvalidity, strange))
+            mails = self._merge(self._twins.tell_apart(copies))
+            return Arrived(tuple(mail.id for mail in mails), f"{uidvalidity}:{after}")
 
         return await self._read(work)
 
@@ -519,13 +524,22 @@ class ImapMailbox:
 
     def _copies(self, session: ImapSession, message_id: str) -> list[Copy]:
         """Where the mail lies now: where it was seen last, else wherever it is found."""
-        copies = [
+        seen = [
             copy
             for hint in self._places.get(message_id, ())
             for copy in session.at(hint.folder, hint.uidvalidity, hint.uid)
-            if copy.id == message_id
         ]
-        copies = copies or _find_copies(session, message_id)
+        copies = [copy for copy in self._twins.tell_apart(seen) if copy.id == message_id]
+        if not copies:
+            found = _find_copies(session, message_id)
+            named = self._twins.tell_apart(found)
+            copies = [copy for copy in named if copy.id == message_id]
+            # The one that came before it may have gone since.
+            copies = copies or [
+                replace(copy, id=message_id)
+                for copy in found
+                if name_twin(copy) == message_id
+            ]
         if not copies:
             raise NotFound(f"mail {message_id} not found")
         return copies
@@ -566,6 +580,7 @@ def _senders(copy: Copy) -> list[str]:
 
 
 def _find_copies(session: ImapSession, message_id: str) -> list[Copy]:
+    """Whatever may be the mail, wherever it is."""
     name, _, place = message_id.partition(".")
     known = imap_session.decode_name(name)
     uidvalidity, _, uid = place.partition(".")
@@ -575,7 +590,7 @@ def _find_copies(session: ImapSession, message_id: str) -> list[Copy]:
             found += session.search(folder, header("MESSAGE-ID", f"<{known}>"))
         elif folder.name == known and uidvalidity.isdecimal() and uid.isdecimal():
             found += session.at(folder, int(uidvalidity), int(uid))
-    return [copy for copy in found if copy.id == message_id]
+    return found
 
 
 def _summary(copies: list[Copy]) -> MailSummary:

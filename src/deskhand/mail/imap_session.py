@@ -40,6 +40,8 @@ _SPAM_WORDS = ("junk", "nonjunk", "notjunk")
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 FIELDS = "FROM TO SUBJECT DATE MESSAGE-ID REFERENCES IN-REPLY-TO"
+MOST_ASKED = 50
+"""So many Message-IDs are searched for in one search."""
 OPENING = 8192
 """How many bytes of a mail are fetched for its beginning where the server makes no previews."""
 
@@ -69,6 +71,8 @@ class Copy:
     date: datetime
     parsed: mime.Parsed
     snippet: str
+    size: int | None = None
+    """How many bytes it has; not every server tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +271,18 @@ class ImapSession:
         )
         return self._fetch(INBOX, uidvalidity, uids)
 
+    def like(self, uidvalidity: int, copies: Sequence[Copy]) -> list[Copy]:
+        """The other mails in the selected inbox with the Message-IDs of these."""
+        named = [copy.parsed.message_id for copy in copies if copy.parsed.message_id]
+        found: list[int] = []
+        for start in range(0, len(named), MOST_ASKED):
+            some = named[start : start + MOST_ASKED]
+            criteria = [b"OR"] * (len(some) - 1)
+            criteria += [key for name in some for key in header("MESSAGE-ID", name)]
+            found += self._client.find([b"CHARSET", b"UTF-8", *criteria])
+        others = {*found} - {copy.uid for copy in copies}
+        return self._fetch(INBOX, uidvalidity, sorted(others))
+
     def idle(self, seconds: float, began: Callable[[], object]) -> None:
         """Until the server says that something changed in the inbox; it tells nothing of what came before `began`."""
         if not self.rings:
@@ -423,6 +439,7 @@ class ImapSession:
         wanted = [
             "FLAGS",
             "INTERNALDATE",
+            "RFC822.SIZE",
             f"BODY.PEEK[HEADER.FIELDS ({FIELDS})]",
             beginning,
         ]
@@ -592,7 +609,13 @@ def _copy(
         _date(data) or parsed.date or _UNDATED,
         parsed,
         snippet,
+        _size(data),
     )
+
+
+def _size(data: dict[bytes, Any]) -> int | None:
+    given = data.get(b"RFC822.SIZE")
+    return given if isinstance(given, int) else None
 
 
 def _text_of(data: dict[bytes, Any], part: bytes) -> bytes | None:
