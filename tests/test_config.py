@@ -188,3 +188,12 @@ def test_of_several_urls_no_password_is_shown() -> None:
         display(SecretStr("mailto://u:p@h ntfy://x:y@z/t"))
         == "mailto://u:********@h ntfy://x:********@z/t"
     )
+
+
+@requirement("config:errors-name-the-key")
+@pytest.mark.parametrize("text", ["a = " + "[" * 5000, "a." * 3000 + "b = 1"])
+def test_a_file_that_is_nested_without_end_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.toml").write_text(text)
+
+    with pytest.raises(BadConfig, match=r"config\.toml.*nested"):
+        load({"DESKHAND_HOME": str(tmp_path)})

@@ -91,6 +91,8 @@ def read_config(file: str) -> dict[str, object]:
         return {}
     except (OSError, ValueError) as error:
         raise ValueError(f"cannot read {file}: {error}") from error
+    except RecursionError as error:
+        raise ValueError(f"cannot read {file}: its values are nested too deeply") from error
 
 
 def flat(table: dict[str, object], prefix: str = "") -> list[tuple[str, object]]:

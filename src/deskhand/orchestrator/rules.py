@@ -32,6 +32,8 @@ from deskhand.orchestrator.triage import (
 FILE = "rules.toml"
 TRIED = 100
 """How many of the newest mails a rule is tried against before it counts."""
+MOST_NAMED = 20
+"""So many errors of the file are named, each with its line."""
 NEWSLETTERS = (
     "substack.com",
     "beehiiv.com",
@@ -164,6 +166,10 @@ def load_rules(home: Path) -> Rules:
         return Rules()
     except (OSError, ValueError) as error:
         raise BadConfig(f"cannot read {file}: {error}", hint=_HINT) from error
+    except RecursionError as error:
+        raise BadConfig(
+            f"cannot read {file}: its values are nested too deeply", hint=_HINT
+        ) from error
 
 
 def _parse(file: Path, text: str) -> Rules:
@@ -171,10 +177,12 @@ def _parse(file: Path, text: str) -> Rules:
     try:
         return Rules.model_validate(given)
     except ValidationError as error:
+        wrong = error.errors(include_url=False)
         problems = [
-            _describe(text, each["loc"], each["msg"])
-            for each in error.errors(include_url=False)
+            _describe(text, each["loc"], each["msg"]) for each in wrong[:MOST_NAMED]
         ]
+        if len(wrong) > MOST_NAMED:
+            problems.append(f"and {len(wrong) - MOST_NAMED:,} more")
         raise BadConfig(f"{file} has errors: {'; '.join(problems)}", hint=_HINT) from error
 
 
@@ -264,6 +272,8 @@ def add_rule(home: Path, rule: Rule) -> None:
         known["rule"] = [each.model_dump(exclude_none=True) for each in Rules().rule]
     try:
         load_rules(home)
+        if text and not text.endswith("\n"):  # what is added would go on in the last line
+            text += "\n"
         document = tomlkit.parse(text)
         document.update(known)
         made = rule.model_dump(exclude_none=True)
@@ -273,8 +283,9 @@ def add_rule(home: Path, rule: Rule) -> None:
             document.setdefault("rule", tomlkit.aot()).append(tomlkit.item(made))
         new = tomlkit.dumps(document)
         _parse(file, new)
+        written = new.encode()
     except (TOMLKitError, ValueError, BadConfig) as error:
         raise InvalidInput(
             f"the rule could not be added: {error}", hint=f"write it into {file} by hand"
         ) from error
-    files.write_atomically(file, new.encode())
+    files.write_atomically(file, written)
