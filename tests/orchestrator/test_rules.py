@@ -48,3 +48,14 @@ def test_a_rule_is_added_behind_whatever_the_file_ends_with(
 
     assert [rule.name for rule in load_rules(tmp_path).rule] == ["a", "b"]
     assert (tmp_path / FILE).read_text().startswith(f"{ONE}{end}")
+
+
+@requirement("orchestrator:rules")
+def test_the_line_ends_of_a_file_stay_when_a_rule_is_added(tmp_path: Path) -> None:
+    before = ONE.replace("\n", "\r\n").encode()
+    (tmp_path / FILE).write_bytes(before)
+
+    add_rule(tmp_path, Rule(name="b", subject="b", decision="archive"))
+
+    assert (tmp_path / FILE).read_bytes().startswith(before)
+    assert [rule.name for rule in load_rules(tmp_path).rule] == ["a", "b"]

@@ -266,12 +266,12 @@ def add_rule(home: Path, rule: Rule) -> None:
     file = home / FILE
     known: dict[str, Any] = {}
     text = ""
-    if file.exists():
-        text = file.read_text(encoding="utf-8")
-    else:  # as long as there is no file these hold, and they go on
-        known["rule"] = [each.model_dump(exclude_none=True) for each in Rules().rule]
     try:
         load_rules(home)
+        if file.exists():
+            text = file.read_bytes().decode()
+        else:  # as long as there is no file these hold, and they go on
+            known["rule"] = [each.model_dump(exclude_none=True) for each in Rules().rule]
         if text and not text.endswith("\n"):  # what is added would go on in the last line
             text += "\n"
         document = tomlkit.parse(text)
