@@ -98,6 +98,13 @@ class Room:
         rows = re.search(r'<ol class="cards pick">(.*?)</ol>', await self.read(), re.DOTALL)
         return re.findall(r'class="subject"><bdi>(.*?)</bdi>', rows[1]) if rows else []
 
+    async def see(self, message_id: str) -> dict[str, str]:
+        """What the forms of the opened mail say of it and of those behind it."""
+        text = await self.read(f"/decide?mail={quote(message_id)}")
+        seen = {*re.findall(r'name="seen" value="(\w+)"', text)} or {""}
+        assert len(seen) == 1
+        return {"mail": message_id, "seen": seen.pop()}
+
     async def do(self, what: str, subject: str, **fields: str) -> str:
         (found,) = await self.desk.mailbox.search(f'subject:"{subject}" -in:sent', 5)
         answer = await self.person.sends(f"/decide/{what}", {"mail": found.id} | fields)
@@ -662,7 +669,8 @@ async def test_a_conversation_is_one_row_and_what_is_decided_counts_for_its_earl
     await receive(desk, continue_offer(0, 9), continue_offer(1, 10))
     await work(desk)
     before, _ = await desk.mailbox.search('subject:"An offer"', 5)
-    await room.person.sends("/decide/later", {"mail": before.id, "until": "tomorrow"})
+    seen = await room.see(before.id)
+    await room.person.sends("/decide/later", seen | {"until": "tomorrow"})
     assert await room.listed() == [*SUBJECTS]
     await receive(desk, continue_offer(2, 11))
     await work(desk)
@@ -696,7 +704,8 @@ async def test_a_conversation_is_one_row_and_what_is_decided_counts_for_its_earl
         "reply": {"text": "We take it."},
     }
     for what, fields in decisions.items():
-        answer = await room.person.sends(f"/decide/{what}", {"mail": newest.id} | fields)
+        seen = await room.see(newest.id)
+        answer = await room.person.sends(f"/decide/{what}", seen | fields)
         assert answer.status_code == 303, answer.text
         assert await room.listed() == [*SUBJECTS], what
         assert await are_in_inbox() == {what != "archive"}
@@ -705,7 +714,7 @@ async def test_a_conversation_is_one_row_and_what_is_decided_counts_for_its_earl
         assert await room.listed() == [*SUBJECTS, "Re: An offer"], what
         assert await are_in_inbox() == {True}
 
-    await room.person.sends("/decide/archive", {"mail": newest.id})
+    await room.person.sends("/decide/archive", await room.see(newest.id))
     at = find_undo(await room.read())
     await receive(desk, continue_offer(3, 12))
     await work(desk)
@@ -866,6 +875,35 @@ async def test_what_somebody_else_decides_about_a_mail_lets_those_behind_it_wait
     said = frontmatter.parse(waiting[0].read_text()).frontmatter
     assert said["status"] == "needs_info"
     assert "continued_by" not in said
+
+
+@requirement("decide:conversation")
+async def test_an_open_page_decides_about_no_mail_that_it_did_not_show(room: Room) -> None:
+    desk = room.desk
+    await receive(desk, continue_offer(0, 8), continue_offer(2, 12))
+    await work(desk)
+    newest, _ = await desk.mailbox.search('subject:"An offer"', 5)
+    shown = await room.see(newest.id)
+    assert shown["seen"]
+    await receive(desk, continue_offer(1, 11))
+    await work(desk)
+    decisions: dict[str, dict[str, str]] = {
+        "archive": {},
+        "later": {"until": "tomorrow"},
+        "hand": {"words": "Compare them."},
+        "reply": {"text": "We take it."},
+    }
+    for what, fields in decisions.items():
+        for given in (shown, {"mail": newest.id}):
+            refused = await room.person.sends(f"/decide/{what}", given | fields)
+            assert refused.status_code == 422, what
+            assert "came since you were shown it. Nothing was done." in refused.text
+            assert "2 earlier mails" in refused.text
+    assert ">\nWe take it.</textarea>" in refused.text
+    assert len(await desk.mailbox.search("in:inbox subject:offer", 5)) == 3
+    archived = await room.person.sends("/decide/archive", await room.see(newest.id))
+    assert archived.status_code == 303
+    assert await desk.mailbox.search("in:inbox subject:offer", 5) == []
 
 
 @requirement("decide:conversation")

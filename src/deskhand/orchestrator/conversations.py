@@ -5,8 +5,10 @@ it counts for it alone.
 """
 
 import asyncio
+import json
 from collections.abc import Sequence
 from contextlib import suppress
+from hashlib import sha256
 from typing import Any
 
 from deskhand.app import Desk
@@ -67,6 +69,12 @@ async def list_behind(desk: Desk, step: Step) -> list[str]:
     """The earlier mails for which this one waits, by the ids that they have now."""
     behind = await desk.store.read(steps.list_behind, step.key)
     return [await watcher.find_id(desk, each) for each in behind]
+
+
+def digest(behind: Sequence[Step]) -> str:
+    """By which those behind a mail are known to be the ones that the person was shown; empty where there are none."""
+    keys = sorted(step.key for step in behind)
+    return sha256(json.dumps(keys).encode()).hexdigest() if keys else ""
 
 
 async def rest_alone(

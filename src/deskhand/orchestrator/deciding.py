@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from deskhand.app import Desk
@@ -105,16 +106,36 @@ def _read_addressees(mail: FullMessage, own: set[str]) -> tuple[str, list[str]] 
     return author, left_out(everybody, own, {author})
 
 
-async def archive(desk: Desk, message_id: str) -> None:
-    """Out of the inbox with the earlier mails of its conversation, and its note to Done."""
+async def demand_shown(desk: Desk, message_id: str, seen: str) -> None:
+    """Refuse to decide about a mail behind which others wait than the person was shown."""
+    key = f"mail:{await key_of(desk, message_id)}"
+    _demand_same(await desk.store.read(steps.list_behind, key), seen)
+
+
+def _demand_same(behind: Sequence[Step], seen: str) -> None:
+    if conversations.digest(behind) != seen:
+        raise Denied(
+            "Another earlier mail of this conversation came since you were shown it. Nothing was done.",
+            reason="changed",
+            hint="look at it, and decide again",
+        )
+
+
+async def archive(desk: Desk, message_id: str, seen: str) -> None:
+    """Out of the inbox with the earlier mails of its conversation that were shown, and its note to Done."""
     if off := desk.settings.sending_off:
         raise refuse_off(off, "nothing is changed")
     step = await find(desk, message_id)
-    ids = [message_id, *await conversations.list_behind(desk, step)]
+    behind = await desk.store.read(steps.list_behind, step.key)
+    _demand_same(behind, seen)
+    ids = [message_id, *[await find_id(desk, each) for each in behind]]
     await desk.mailbox.change(ids, Deed("archive"))
     await _decide(
         desk, step, Decision(decision="archive", confidence=1, reasoning="You archived it.")
     )
+    shown = {each.key for each in behind}
+    came = await desk.store.write(partial(steps.release, key=step.key, but=shown))
+    await conversations.bring_back(desk, came)
 
 
 async def put_off(desk: Desk, message_id: str, until: datetime | None) -> None:

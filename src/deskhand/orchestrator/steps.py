@@ -294,7 +294,7 @@ def _continues(newer: Step, older: Step) -> bool:
     )
 
 
-def release(tx: Transaction, key: str, *, but: Collection[str] = ()) -> list[Step]:
+def release(tx: Transaction, key: str, but: Collection[str] = ()) -> list[Step]:
     """Let the mails for which this one stood wait by themselves again, without those named in `but`."""
     released = [step for step in list_behind(tx, key) if step.key not in but]
     for step in released:

@@ -30,6 +30,7 @@ from deskhand.errors import (
 )
 from deskhand.mail import FullMessage
 from deskhand.orchestrator import (
+    conversations,
     deciding,
     first_look,
     listing,
@@ -117,6 +118,7 @@ async def _show(
             steps.group_behind, _list_keys(chosen, listed, put_off, given)
         ),
         "senders_of": _list_senders,
+        "digest": conversations.digest,
         "handed": given.mails,
         "silent": Listing(
             [], listed.silent | put_off.silent | given.silent
@@ -246,6 +248,7 @@ def _act(done: Word, act: _Doing) -> Callable[[Request, FormData], Awaitable[Res
         before = None
         try:
             await demand_person(request, form)
+            await deciding.demand_shown(desk, message_id, text_in(form, "seen"))
             before = await undeciding.look_before(desk, message_id)
             place = await act(desk, message_id, form)
         except (Denied, InvalidInput, NotFound, *_SILENT) as failure:
@@ -317,8 +320,7 @@ async def _reply(desk: Desk, message_id: str, form: FormData) -> str:
 
 
 async def _archive(desk: Desk, message_id: str, form: FormData) -> None:
-    del form
-    await deciding.archive(desk, message_id)
+    await deciding.archive(desk, message_id, text_in(form, "seen"))
 
 
 async def _put_off(desk: Desk, message_id: str, form: FormData) -> None:
