@@ -146,6 +146,9 @@ async def test_the_numbers_of_the_dashboard_add_up(room: Room) -> None:
         f"- {left - 1} mails to decide\n\nNot in this list: mails to decide that were put off: 1."
         in told
     )
+    assert f"| to decide | {left - 1} |\n" in told
+    assert "| put off | 1 |\n" in told
+    assert f"<strong>{left - 1}</strong> mails that nobody has decided" in await room.read()
 
 
 @requirement("decide:list")

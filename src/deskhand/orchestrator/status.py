@@ -304,7 +304,7 @@ def page(
     parts = [
         "# The desk",
         f"## Folders\n\n| folder | notes |\n|---|---|\n{table(status.folders)}",
-        f"## Mails\n\n| state | mails |\n|---|---|\n{table(wording.name_mails(status.mails))}",
+        f"## Mails\n\n| state | mails |\n|---|---|\n{table(_name_mails(status))}",
         "## Waiting for you\n\n" + ("\n".join(lines) or "Nothing waits."),
         *_list_resting(status),
         *_list_files("In Approved/, but not sent", status.idle, put, say),
@@ -314,6 +314,16 @@ def page(
     ]
     properties = {"type": "dashboard", "updated": iso(now), "waiting": status.waiting_total}
     return frontmatter.render(properties, "\n" + "\n\n".join(parts) + "\n")
+
+
+def _name_mails(status: Status) -> dict[str, int]:
+    """How many mails have each name; what was put off is not among those to decide, as on the page."""
+    found = wording.name_mails(status.mails)
+    to_decide = wording.MAILS["needs_info"]
+    if status.mails_put_off and to_decide in found:
+        found[to_decide] -= status.mails_put_off
+        found["put off"] = status.mails_put_off
+    return found
 
 
 def _describe_trouble(
