@@ -421,6 +421,7 @@ REQUIREMENTS = {
     "decide:list": "What triage left to the person is a list with the mail beside it, also without JavaScript.",
     "decide:answers": "Reply makes a draft, archive and later do what they say, and what was put off comes back.",
     "decide:conversation": "Of a conversation one mail waits, for the earlier ones too; the person's answer ends it.",
+    "decide:elsewhere": "A mail that was archived or trashed elsewhere waits no more; an undo brings it back.",
     "decide:undo": "Every decision about a mail can be undone for its seconds, from any page; all is as before then.",
     "decide:handed": "A mail given to an assistant leads its list with the person's words, and its answer comes back.",
     "decide:rule": "A rule made from a mail is tried on the last 100 before it counts, and leaves the others in place.",

@@ -414,6 +414,41 @@ async def test_mails_that_wait_in_a_database_from_before_conversations_are_put_t
         store.close()
 
 
+@requirement("decide:elsewhere")
+async def test_the_mails_of_a_mailbox_that_wait_are_listed_in_turns_and_end_once(
+    url: str,
+) -> None:
+    now = datetime(2026, 11, 1, tzinfo=UTC)
+
+    def work(tx: Transaction) -> None:
+        for name in ("a:1", "a:2", "a:3", "ab:1", "a_:1"):
+            steps.add(tx, name, steps.MailFacts(message_id=name, sender="x"), now)
+        tx.execute("UPDATE steps SET state = 'needs_info', due = NULL")
+        for key in ("mail:a:1", "mail:a:2"):
+            steps.place(tx, key, steps.Placing("t", now, ("x",), in_inbox=True))
+        assert len(steps.gather(tx, "mail:a:1")) == 1
+        turn = steps.list_in_mailbox(tx, "a", "", 2)
+        assert [step.key for step in turn] == ["mail:a:1", "mail:a:2"]
+        assert {step.state for step in turn} == {"needs_info", "continued"}
+        rest = steps.list_in_mailbox(tx, "a", "mail:a:2", 2)
+        assert [step.key for step in rest] == ["mail:a:3"]
+
+        front, behind = sorted(turn, key=lambda step: step.state == "continued")
+        assert not steps.reopen_gone(tx, front.key)
+        assert steps.end_gone(tx, front.key, "trashed")
+        assert not steps.end_gone(tx, front.key, "archived")
+        assert [each.key for each in steps.release(tx, front.key)] == [behind.key]
+        assert steps.reopen_gone(tx, front.key)
+        assert not steps.reopen_gone(tx, front.key)
+        assert steps.count_left(tx, now) == 5
+
+    store = open_store(url)
+    try:
+        store.write_sync(work)
+    finally:
+        store.close()
+
+
 @requirement("gate:attachments")
 async def test_the_bytes_of_attachments_are_kept_until_nobody_needs_them(url: str) -> None:
     now = datetime(2026, 11, 1, tzinfo=UTC)

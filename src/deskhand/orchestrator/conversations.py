@@ -29,8 +29,13 @@ MOST_PEOPLE = 100
 """Of one mail, who are known to take part; what a mail to more people gathers is not worth its row."""
 
 
-async def settle(desk: Desk, step: Step, mail: FullMessage) -> None:
-    """Put a mail that waits for the person to the others of its conversation."""
+async def settle(
+    desk: Desk, step: Step, mail: FullMessage, *, has_waited: bool = False
+) -> None:
+    """Put a mail that waits for the person to the others of its conversation.
+
+    One that `has_waited` for long began in the inbox, from which all come but what only a note named.
+    """
     thread = ""
     if mail.summary.thread_id:
         thread = name_thread(watcher.mailbox_of(step), mail.summary)
@@ -39,7 +44,15 @@ async def settle(desk: Desk, step: Step, mail: FullMessage) -> None:
         *await find_own(desk.mailbox, desk.settings),
     }
     people = await asyncio.to_thread(_list_people, mail, own)
-    placing = Placing(thread, mail.summary.date, people, is_bulk=mail.list_mail)
+    lay_there = has_waited and not step.data.from_note
+    placing = Placing(
+        thread,
+        mail.summary.date,
+        people,
+        header=mail.message_id.strip("<>"),
+        in_inbox=lay_there or "INBOX" in mail.summary.labels,
+        is_bulk=mail.list_mail,
+    )
     await desk.store.write(steps.place, step.key, placing)
     await gather(desk, step)
 
@@ -62,7 +75,7 @@ async def gather(desk: Desk, step: Step) -> None:
     """Let newer mails of its conversation that wait stand for earlier ones, whose notes are done."""
     for earlier, newer in await desk.store.write(steps.gather, step.key):
         by = newer.data.note or newer.data.message_id
-        await _finish(desk, earlier, {"continued_by": by})
+        await finish(desk, earlier, {"continued_by": by})
 
 
 async def list_behind(desk: Desk, step: Step) -> list[str]:
@@ -107,7 +120,8 @@ def _answers(raw: bytes, step: Step) -> bool:
     return any(address.casefold() in people for address in named)
 
 
-async def _finish(desk: Desk, step: Step, marks: dict[str, Any]) -> None:
+async def finish(desk: Desk, step: Step, marks: dict[str, Any]) -> None:
+    """Its note is done, and says why."""
     if step.data.note is not None and desk.settings.vault_path is not None:
         done = {"status": "done", **marks}
         await asyncio.to_thread(files.finish, desk.own_root, step.data.note, done)
@@ -147,7 +161,7 @@ class Conversations:
             except NotFound:
                 await desk.store.write(steps.place, step.key, Placing("", desk.now()))
             else:
-                await settle(desk, step, mail)
+                await settle(desk, step, mail, has_waited=True)
 
     async def _end_answered(
         self, account: str, mailbox: str, sent: list[MailSummary]
@@ -171,7 +185,7 @@ class Conversations:
     async def _end(self, step: Step) -> None:
         desk = self._desk
         if await desk.store.write(steps.become, step.key, "answered", steps.OPEN):
-            await _finish(desk, step, {"answered_at": iso(desk.now())})
+            await finish(desk, step, {"answered_at": iso(desk.now())})
             facts = {"done": "answered"}
             await desk.record(
                 "orchestrator", "decide_mail", step.data.message_id, facts, None, 0

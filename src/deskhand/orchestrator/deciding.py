@@ -130,9 +130,14 @@ async def archive(desk: Desk, message_id: str, seen: str) -> None:
     _demand_same(behind, seen)
     ids = [message_id, *[await find_id(desk, each) for each in behind]]
     await desk.mailbox.change(ids, Deed("archive"))
-    await _decide(
-        desk, step, Decision(decision="archive", confidence=1, reasoning="You archived it.")
-    )
+    decision = Decision(decision="archive", confidence=1, reasoning="You archived it.")
+    try:
+        await _decide(desk, step, decision)
+    except Denied:
+        after = await desk.store.read(steps.find, step.key)
+        if after is None or after.data.gone is None:
+            raise
+        # That it had left the inbox was seen, and taken up, in this very moment.
     shown = {each.key for each in behind}
     came = await desk.store.write(partial(steps.release, key=step.key, but=shown))
     await conversations.bring_back(desk, came)

@@ -87,12 +87,13 @@ def finish(root: Path, name: str, changes: dict[str, Any]) -> None:
 
 
 def reopen(root: Path, name: str) -> None:
-    """Let a note that was done for a newer mail of its conversation wait again."""
+    """Let a note wait again that was done for a newer mail of its conversation, or because its mail was gone."""
 
     def reopened(old: bytes | None) -> bytes:
         text = _decode(old or b"")
         said = frontmatter.parse(text).frontmatter | {"status": "needs_info"}
-        said.pop("continued_by", None)
+        for mark in ("continued_by", "left_inbox"):
+            said.pop(mark, None)
         return (frontmatter.alter(text, said) or text).encode()
 
     if where(root, name) == DONE:

@@ -31,6 +31,7 @@ from deskhand.orchestrator import (
     watcher,
 )
 from deskhand.orchestrator.conversations import Conversations
+from deskhand.orchestrator.elsewhere import Elsewhere
 from deskhand.orchestrator.model import Model
 from deskhand.orchestrator.pending import PendingNotes
 from deskhand.orchestrator.rules import RulesFile
@@ -74,6 +75,7 @@ class Orchestrator:
         )
         self._notes = PendingNotes(desk)
         self._conversations = Conversations(desk)
+        self._elsewhere = Elsewhere(desk)
         self._accounts = [account.name for account in desk.settings.mail_accounts]
         self._bell = asyncio.Event()
         self._health: dict[str, Any] = {"model": desk.settings.model or "none (rules only)"}
@@ -193,6 +195,8 @@ class Orchestrator:
             if await first_look.may_begin(self._desk, account, asks=self._asks):
                 new = await watcher.look(self._desk, account)
                 await self._conversations.look(account)
+                name = await watcher.mailbox_name(self._desk, account)
+                await self._elsewhere.look(account, name)
             else:
                 # Nothing is brought in yet, or ever; whether the account works is asked all the same.
                 await self._desk.account_mailbox(account).position()

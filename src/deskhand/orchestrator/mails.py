@@ -141,6 +141,7 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         "to_all": False,
         "asked": None,
         "words": None,
+        "gone": None,
     }
     if draft is None:
         await held.note("decided", **changes)

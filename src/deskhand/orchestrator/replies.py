@@ -13,9 +13,11 @@ from deskhand.errors import Denied, DeskError, NoAccount, NotFound, SendFailed
 from deskhand.gate import SendingOff, later, ledger, lists, sends
 from deskhand.gate.actions import SendEmail
 from deskhand.gate.completing import complete, sign
+from deskhand.gate.mailchange import MailChange
 from deskhand.gate.rate import limits_of
 from deskhand.gate.requests import Request, draft_file_name
-from deskhand.orchestrator import conversations, files, steps
+from deskhand.mail.changes import Deed
+from deskhand.orchestrator import conversations, elsewhere, files, steps
 from deskhand.store import Transaction
 
 if TYPE_CHECKING:
@@ -53,7 +55,17 @@ async def send(desk: Desk, open_gmail: Callable[[], "MCPClient"], request: Reque
         await _send_draft(desk, open_gmail(), request)
     else:
         await desk.gate.release(request.id, "orchestrator")
+    if isinstance(request.action, MailChange):
+        await _heed(desk, request)
     await settle_all(desk)
+
+
+async def _heed(desk: Desk, request: Request) -> None:
+    """What was done with mails that wait for a decision counts at once."""
+    after = await desk.gate.find(request.id)
+    if isinstance(after.action, MailChange) and after.state == "sent":
+        ids = [mail.id for mail in after.action.mails]
+        await elsewhere.heed(desk, ids, Deed(after.action.do, after.action.label))
 
 
 async def _goes_by_server(desk: Desk, request: Request) -> bool:

@@ -37,6 +37,7 @@ State = Literal[
     "answered",
     "rejected",
 ]
+Gone = Literal["archived", "trashed", "spam", "deleted"]
 LEFT: tuple[State, ...] = ("needs_info", "delegated")
 """States in which a mail is left to the person."""
 OPEN: tuple[State, ...] = (*LEFT, "handed")
@@ -60,6 +61,12 @@ class MailFacts(BaseModel):
     sender: str = ""
     people: tuple[str, ...] = Field((), exclude_if=not_)
     """Who takes part in its conversation, as far as its sender says: the addresses in its head without the person's."""
+    header: str = Field("", exclude_if=not_)
+    """Its Message-ID without brackets."""
+    in_inbox: bool = Field(default=False, exclude_if=not_)
+    """Whether it lay in the inbox when it began to wait."""
+    gone: Gone | None = Field(None, exclude_if=not_)
+    """What was done with it elsewhere, by which it was decided."""
     decision: Decision | None = None
     decided_by: str = ""
     decided_at: str = ""
@@ -228,6 +235,8 @@ class Placing:
     thread: str
     received: datetime
     people: tuple[str, ...] = ()
+    header: str = ""
+    in_inbox: bool = False
     is_bulk: bool = False
     """Whether it was sent to many."""
 
@@ -238,7 +247,8 @@ def place(tx: Transaction, key: str, placing: Placing) -> None:
     if row is None:
         return
     known = MailFacts.model_validate_json(row[0])
-    data = known.model_copy(update={"people": placing.people})
+    placed = {"people": placing.people, "header": placing.header}
+    data = known.model_copy(update={**placed, "in_inbox": placing.in_inbox})
     sql = "UPDATE steps SET thread = ?, received = ?, bulk = ?, data = ? WHERE key = ? AND due IS NULL AND data = ?"
     values = (placing.thread, clock.to_ms(placing.received), int(placing.is_bulk))
     tx.execute(sql, *values, data.model_dump_json(), key, row[0])
@@ -350,6 +360,46 @@ def list_open_in(
         (thread, clock.from_ms(received), _step(tuple(row)))
         for thread, received, *row in tx.all(sql, *threads, *OPEN)
     ]
+
+
+def list_in_mailbox(tx: Transaction, mailbox: str, after: str, limit: int) -> list[Step]:
+    """By their keys, the mails of a mailbox that are open, or behind one that is."""
+    start = f"mail:{mailbox}:"
+    opened = f"state IN ({marks(OPEN)}) AND due IS NULL"
+    sql = (
+        f"SELECT {_COLUMNS} FROM steps WHERE kind = 'mail' AND key > ? AND substr(key, 1, ?) = ?"
+        f" AND ({opened} OR state = 'continued' AND behind IN (SELECT key FROM steps WHERE {opened}))"
+        " ORDER BY key LIMIT ?"
+    )
+    rows = tx.all(sql, after, len(start), start, *OPEN, *OPEN, limit)
+    return [_step(row) for row in rows]
+
+
+def end_gone(tx: Transaction, key: str, gone: Gone) -> bool:
+    """Whether this ends a mail that still waited for the person, or stood behind one that did."""
+    return _change_gone(tx, key, (*OPEN, "continued"), "archived", gone)
+
+
+def reopen_gone(tx: Transaction, key: str) -> bool:
+    """Whether this lets a mail wait again that was ended because it had left the inbox."""
+    step = find(tx, key)
+    if step is None or step.data.gone is None:
+        return False
+    return _change_gone(tx, key, ("archived",), "needs_info", None)
+
+
+def _change_gone(
+    tx: Transaction, key: str, among: tuple[State, ...], state: State, gone: Gone | None
+) -> bool:
+    step = find(tx, key)
+    if step is None:
+        return False
+    data = step.data.model_copy(update={"gone": gone}).model_dump_json()
+    sql = (
+        "UPDATE steps SET state = ?, data = ?, later = NULL, behind = NULL"
+        f" WHERE key = ? AND due IS NULL AND state = ? AND state IN ({marks(among)})"
+    )
+    return tx.execute(sql, state, data, key, step.state, *among) == 1
 
 
 def count_states(tx: Transaction) -> dict[str, int]:

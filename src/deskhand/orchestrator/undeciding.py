@@ -18,7 +18,7 @@ from deskhand.gate.ledger import Conflict
 from deskhand.gate.requests import Request
 from deskhand.mail import MailSummary
 from deskhand.mail.changes import Deed, find_way_back
-from deskhand.orchestrator import conversations, files, steps
+from deskhand.orchestrator import conversations, elsewhere, files, steps
 from deskhand.orchestrator.steps import Step
 from deskhand.orchestrator.watcher import key_of
 from deskhand.store import Transaction
@@ -98,6 +98,7 @@ async def take_back(desk: Desk, decided: Decided) -> None:
     if decided.word == "archived":
         for deed, ids in find_way_back(Deed("archive"), decided.before.mails):
             await desk.mailbox.change(ids, deed)
+            await elsewhere.heed(desk, ids, deed)
     name = decided.before.step.data.note
     seen, now = decided.before.note, decided.note
     if name is not None and seen is not None and now is not None:

@@ -35,9 +35,20 @@ async def change_mails(
     outcome = await ask_if_needed(
         desk, change, mails, by, always=desk.settings.sending_off is not None
     )
+    ids = [mail.id for mail in mails]
     if outcome is None:
-        return await desk.mailbox.change([mail.id for mail in mails], change)
+        count = await desk.mailbox.change(ids, change)
+        await _heed(desk, ids, change)
+        return count
+    if isinstance(outcome, Released):
+        await _heed(desk, ids, change)
     return outcome
+
+
+async def _heed(desk: Desk, ids: Sequence[str], change: Deed) -> None:
+    from deskhand.orchestrator import elsewhere
+
+    await elsewhere.heed(desk, ids, change)
 
 
 async def ask_if_needed(

@@ -29,8 +29,8 @@ from deskhand.gate.outcomes import refuse_off
 from deskhand.gate.webauthn import Said
 from deskhand.mail import FullMessage, MailSummary, mime
 from deskhand.mail.changes import Deed, Doing, find_way_back, read_change
-from deskhand.mail.mailboxes import MailView, account_of, viewing
-from deskhand.orchestrator import deciding
+from deskhand.mail.mailboxes import MailView, account_of, split, viewing
+from deskhand.orchestrator import deciding, elsewhere
 from deskhand.web import as_sent, sessions
 from deskhand.web.entry import effect, page
 from deskhand.web.proving import claim_in, demand_person
@@ -439,6 +439,10 @@ async def _do(desk: Desk, change: Deed, ids: Sequence[str]) -> int:
     except PartlyDone as error:
         partly = error
         count = error.count
+    failed = partly.failed if partly else ()
+    own = desk.settings.bare_account
+    done = [each for each in ids if (split(each)[0] or own) not in failed]
+    await elsewhere.heed(desk, done, change)
     facts = {"do": change.do, "label": change.label, "mails": count}
     await desk.record(PERSON, "update_emails", f"{count} mails", facts, partly, 0)
     if partly is not None:
