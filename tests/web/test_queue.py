@@ -192,6 +192,13 @@ async def read_a_long_one_on_a_phone(desk: Desk, page: "Page") -> None:
         await expect(
             page.locator(".answers").get_by_text(name, exact=True)
         ).to_be_in_viewport()
+    for name in ("Snooze", "Reject", "Ask for changes"):
+        opens = page.locator(".answers details").filter(has_text=name).first
+        await opens.locator("summary").click()
+        field = opens.locator("input:not([type=hidden]), textarea").first
+        await expect(field).to_be_in_viewport(ratio=1)
+        assert await page.evaluate("scrollY > 5000")
+        await opens.locator("summary").click()
     await page.emulate_media(media="print")
     for gone in (".answers", ".list", ".top nav"):
         await expect(page.locator(gone)).to_be_hidden()
