@@ -205,6 +205,44 @@ async def read_a_long_one_on_a_phone(desk: Desk, page: "Page") -> None:
     await expect(page.locator(".letter")).to_be_visible()
 
 
+@requirement("queue:keyboard")
+@requirement("page:many")
+@needs_chromium
+async def test_the_chosen_row_stays_in_view_and_a_long_list_grows_by_a_page_at_its_end(
+    desk: Desk,
+) -> None:
+    from playwright.async_api import expect
+
+    crowd = [letter_to(desk, number) for number in range(200)]
+    await fill(desk, *crowd)
+    async with opened(desk) as page:
+        asked: list[str] = []
+        page.on(
+            "request",
+            lambda request: asked.append(request.url) if "count=" in request.url else None,
+        )
+        await page.evaluate("document.querySelector('.cards').scrollTop = 40")
+        for number in range(1, 16):
+            await page.keyboard.press("j")
+            await expect(page.locator("#card-name")).to_have_text(f"Letter {number}")
+        await expect(page.locator(".cards li")).to_have_count(25)
+        assert asked == []
+
+        for each in crowd[:12]:
+            await desk.answers.reject(each.id, each.digest, None, "person")
+        await expect(page.locator(f"#row-{crowd[11].id}")).to_have_count(0)
+        await expect(page.locator(".cards a[aria-current]")).to_contain_text("Letter 15")
+        assert await page.evaluate(IN_VIEW)
+
+        asked.clear()
+        end = "document.querySelector('.cards').scrollTop = 1e6"
+        await page.evaluate(end)
+        await expect(page.locator(".cards li")).to_have_count(50)
+        await page.evaluate(end)
+        await expect(page.locator(".cards li")).to_have_count(75)
+        assert [each.partition("count=")[2] for each in asked] == ["50", "75"]
+
+
 @requirement("queue:live")
 @requirement("page:accessible")
 @needs_chromium

@@ -17,6 +17,7 @@
     const list = one(".cards", old);
     const next = one(".cards", fresh);
     const top = list?.scrollTop ?? 0;
+    const seen = !list || inView(list);
     const kept = new Map(all(".cards > li", old).map((row) => [row.id, row]));
     for (const row of all(".cards > li", fresh)) {
       const same = kept.get(row.id);
@@ -32,16 +33,22 @@
     showWaiting(Number(one("#waits").textContent));
     if (next) next.scrollTop = top;
     if (focus && !document.activeElement.closest(".cards")) one(`#${CSS.escape(focus)} a`)?.focus({ preventScroll: true });
-    watchEnd();
+    mark(seen);
   }
-  function mark() {
+  // Rows above the chosen one come and go: whoever saw it goes on seeing it, whoever scrolled away stays there.
+  function inView(list) {
+    const row = one("a[aria-current]", list)?.getBoundingClientRect();
+    const shown = list.getBoundingClientRect();
+    return !row || (row.top >= Math.max(0, shown.top - 1) && row.bottom <= Math.min(innerHeight, shown.bottom + 1));
+  }
+  function mark(show = true) {
     const open = one(".open").dataset.open;
     for (const link of rows()) {
       const chosen = link.closest("li").id === `row-${open}`;
       link.closest("li").classList.toggle("chosen", chosen);
       if (chosen) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");
-      if (chosen) link.scrollIntoView({ block: "nearest" });
+      if (chosen && show) link.scrollIntoView({ block: "nearest" });
     }
   }
 
@@ -138,13 +145,11 @@
     }
   }
   document.addEventListener("desk:changed", () => refresh());
-  const end = new IntersectionObserver((seen) => { if (seen.some((each) => each.isIntersecting)) refresh(25); });
-  function watchEnd() {
-    end.disconnect();
-    const next = one("#waiting a[rel=next]");
-    if (next && one(".cards").scrollTop) end.observe(next);
-  }
-  document.addEventListener("scroll", (event) => { if (event.target === one(".cards")) watchEnd(); }, true);
+  // The end of the list comes near as one scrolls in it: some rows before, the next ones are fetched.
+  document.addEventListener("scroll", ({ target }) => {
+    if (target !== one(".cards") || !target.scrollTop || !one("#waiting a[rel=next]")) return;
+    if (target.scrollHeight - target.scrollTop - target.clientHeight < target.clientHeight / 2) refresh(25);
+  }, true);
 
   // Keys.
   function step(by) {
