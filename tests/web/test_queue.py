@@ -243,6 +243,36 @@ async def test_the_chosen_row_stays_in_view_and_a_long_list_grows_by_a_page_at_i
         assert [each.partition("count=")[2] for each in asked] == ["50", "75"]
 
 
+@requirement("queue:keyboard")
+@requirement("page:many")
+@needs_chromium
+async def test_a_card_far_down_the_list_is_chosen_in_it_and_the_keys_go_on_from_there(
+    desk: Desk, person: Person
+) -> None:
+    from playwright.async_api import expect
+
+    crowd = [letter_to(desk, number) for number in range(200)]
+    await fill(desk, *crowd)
+    newest = (await person.reads(f"/approvals/{crowd[-1].id}")).text
+    assert re.findall(r'id="row-0*(\w+)"', newest) == [f"{n:x}" for n in range(189, 200)]
+    assert "Back to the start" in newest
+
+    async with opened(desk) as page:
+        chosen = page.locator(".cards a[aria-current]")
+        await page.goto(f"/approvals/{crowd[150].id}")
+        await expect(chosen).to_contain_text("Letter 150")
+        assert await page.evaluate(IN_VIEW)
+        for key, number in (("j", 151), ("k", 150), ("k", 149), ("a", 150), ("a", 151)):
+            await page.keyboard.press(key)
+            await expect(page.locator("#card-name")).to_have_text(f"Letter {number}")
+            await expect(chosen).to_contain_text(f"Letter {number}")
+            assert await page.evaluate(IN_VIEW)
+        first = page.locator(".cards a").first
+        await expect(first).to_contain_text("Letter 140")
+        await page.get_by_role("link", name="Back to the start").click()
+        await expect(first).to_contain_text("Letter 0")
+
+
 @requirement("queue:live")
 @requirement("page:accessible")
 @needs_chromium

@@ -24,6 +24,7 @@ from deskhand.gate.claims import Claim
 from deskhand.gate.letters import Letter
 from deskhand.gate.links import linked_hosts, read_html
 from deskhand.gate.lists import list_askers
+from deskhand.gate.requests import OPEN
 from deskhand.mail.answering import left_out
 from deskhand.mail.mailboxes import find_own
 from deskhand.orchestrator import first_look, status
@@ -49,6 +50,8 @@ _SAID = {
     "batch": "Approved.",
 }
 _MOST_ROWS = 1000
+_BEFORE = 10
+"""Rows before an open card that is far down the list."""
 _FILTERS = ("text", "asker", "risk", "kind", "account")
 _RISKS = (("low", "low"), ("medium", "medium"), ("high", "high"))
 _STALE = "This has changed since it was shown to you. Nothing was answered. This is how it is now."
@@ -97,9 +100,7 @@ async def _inbox(request: Request) -> Response:
 async def _whole(request: Request) -> Response:
     desk = desk_of(request)
     card = await desk.waiting.card_as_answered(request.path_params["id"])
-    return await _show(
-        request, card, await _listing(request, snoozed=card.state == "snoozed"), alone=True
-    )
+    return await _show(request, card, await _listing_of(request, card), alone=True)
 
 
 async def _download(request: Request) -> Response:
@@ -137,10 +138,35 @@ async def _waiting(request: Request) -> Response:
     return await render(request, "waiting.html", **context)
 
 
-async def _listing(request: Request, *, snoozed: bool) -> dict[str, Any]:
+async def _listing_of(request: Request, card: Card) -> dict[str, Any]:
+    """The list in which an open card stands; of a long one the page around it."""
+    snoozed = card.state == "snoozed"
+    listing = await _listing(request, snoozed=snoozed)
+    if card.state not in (*OPEN, "snoozed") or any(
+        each.id == card.id for each in listing["cards"]
+    ):
+        return listing
+    start = await _find_start(request, card, snoozed=snoozed)
+    return await _listing(request, snoozed=snoozed, start=start) if start else listing
+
+
+async def _find_start(request: Request, card: Card, *, snoozed: bool) -> str | None:
+    """Where a page begins that has this card, with some of those before it."""
+    cards, _ = await desk_of(request).waiting.cards(
+        limit=_MOST_ROWS, snoozed=snoozed, wanted=_wanted(request)
+    )
+    place = next((at for at, each in enumerate(cards) if each.id == card.id), 0)
+    if place <= _BEFORE:
+        return None
+    return cards[place - _BEFORE - 1].cursor
+
+
+async def _listing(
+    request: Request, *, snoozed: bool, start: str | None = None
+) -> dict[str, Any]:
     """Everything that the list of cards shows."""
     desk = desk_of(request)
-    after = request.query_params.get("after") or None
+    after = start or request.query_params.get("after") or None
     limit = min(max(number_in(request, "count", digits=4) or 0, FIRST), _MOST_ROWS)
     wanted = _wanted(request)
     kept = _kept(wanted)
@@ -149,16 +175,16 @@ async def _listing(request: Request, *, snoozed: bool) -> dict[str, Any]:
     )
     counts = await desk.waiting.counts()
     left = await desk.store.read(count_left, desk.now())
-    start = "/snoozed" if snoozed else "/"
+    path = "/snoozed" if snoozed else "/"
     return {
         "seen": await state(desk)
         if after or snoozed or kept or limit > FIRST
         else word(counts, cards, left, await desk.count_messages()),
         "after": after,
         "cards": cards,
-        "list": start,
+        "list": path,
         "following": following
-        and f"{start}?{urlencode(_fields(wanted) | {'after': following})}",
+        and f"{path}?{urlencode(_fields(wanted) | {'after': following})}",
         "wanted": wanted,
         "kept": f"?{kept}" if kept else "",
         "filters": await _filters(desk, cards),
@@ -355,7 +381,7 @@ async def _show_refusal(request: Request, failure: DeskError, typed: FormData) -
     card = await desk.waiting.card(request.path_params["id"])
     shown = Denied(_STALE, reason="changed") if isinstance(failure, Changed) else failure
     status = 422 if isinstance(failure, InvalidInput) else 409
-    listing = await _listing(request, snoozed=card.state == "snoozed")
+    listing = await _listing_of(request, card)
     return await _show(
         request, card, listing, alone=True, failure=shown, typed=typed, status=status
     )

@@ -67,19 +67,25 @@
     const address = new URL(answer.url);
     address.searchParams.delete("done");
     const shown = one(".inbox");
-    const more = rows().length > all(".cards a", inbox).length;
+    const old = one("#waiting");
+    const next = one("#waiting", inbox);
+    const same = next.dataset.from === old.dataset.from;
+    const here = next.dataset.list === old.dataset.list && one(`#row-${CSS.escape(one(".open", inbox).dataset.open)}`);
+    // A list that holds more than the page's own, or begins elsewhere and has the card, stays, and asks for itself.
+    const stays = same ? rows().length > all(".cards a", inbox).length : here;
     one(".open").replaceWith(one(".open", inbox));
     shown.className = inbox.className;
-    const from = one("#waiting", inbox).dataset.from;
-    if (!more || from !== one("#waiting").dataset.from) takeRows(one("#waiting", inbox));
-    one("#waiting").dataset.from = from;
+    if (!stays) {
+      Object.assign(old.dataset, next.dataset);
+      takeRows(next);
+    }
     document.title = page.title;
     showLive(page);
     if (push && answer.status < 400 && address.href !== location.href) history.pushState(null, "", address);
     mark();
     window.scrollTo(0, 0);
     one("#card")?.focus({ preventScroll: true });
-    if (more) refresh();
+    if (stays) refresh();
   }
   async function takeNext(asked, options) {
     busy = asked;
