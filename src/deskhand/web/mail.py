@@ -32,6 +32,7 @@ from deskhand.mail.changes import Deed, Doing, find_way_back, read_change
 from deskhand.mail.mailboxes import MailView, account_of, split, viewing
 from deskhand.orchestrator import deciding, elsewhere
 from deskhand.web import as_sent, sessions
+from deskhand.web.changed import find_change, forget_change, note_change
 from deskhand.web.entry import effect, page
 from deskhand.web.proving import claim_in, demand_person
 from deskhand.web.render import render, render_short
@@ -119,7 +120,7 @@ async def _list(request: Request) -> Response:
         folders=_list_folders(account),
         silent=view.describe_silent(),
         done=_describe_done(request),
-        can_undo=bool(_last_changes(request).get(sessions.name_of(request.state.session))),
+        undo_at=find_change(request, "/mail"),
     )
 
 
@@ -415,8 +416,10 @@ async def _carry_out(
     except PartlyDone as partly:
         done = [mail for mail in mails if account_of(mail) not in partly.failed]
         _last_changes(request)[session] = find_way_back(change, done)
+        note_change(request, "/mail")
         raise
     _last_changes(request)[session] = find_way_back(change, mails)
+    note_change(request, "/mail")
     return RedirectResponse(
         f"/mail?{urlencode({**place, 'done': change.do, 'count': count})}", 303
     )
@@ -459,6 +462,7 @@ async def _undo(request: Request, form: FormData) -> Response:
     counts = [await _do(desk, change, ids) for change, ids in steps]
     # Not before: what an account could not do now can be done again, and twice is as once.
     _last_changes(request).pop(session, None)
+    forget_change(request, "/mail")
     if not steps:
         return RedirectResponse("/mail", 303)
     shown = {**_place(form), "done": steps[-1][0].do, "count": max(counts)}

@@ -24,6 +24,7 @@ from deskhand.orchestrator.steps import count_left
 from deskhand.orchestrator.undeciding import Decided
 from deskhand.store import Transaction
 from deskhand.unseen import spell_out_line
+from deskhand.web.changed import find_newest
 from deskhand.web.last import Undoable, describe_decided, describe_last
 from deskhand.web.linked import linked
 from deskhand.web.signing import describe_signing
@@ -193,5 +194,6 @@ async def _find_known(request: Request) -> dict[str, Any]:
         "deciding": seen.deciding,
         "unread_messages": unread,
         "last": seen.last,
+        "changed": find_newest(request) if session is not None else None,
         **describe_signing(request, seen.keys, has_password=seen.has_password, asks=asks),
     }

@@ -90,6 +90,7 @@ def site(desk: Desk, *, beside: Sequence[BaseRoute] = (), demo: bool = False) ->
     app.state.desk = desk
     app.state.demo = demo
     app.state.last_changes = {}
+    app.state.changed = {}
     app.state.last_decision = None
     app.state.taken_back = None
     app.state.stopping = asyncio.Event()

@@ -21,6 +21,7 @@ from deskhand.tasks import due
 from deskhand.tasks.agenda import group_tasks
 from deskhand.tasks.models import PRIORITIES, Task, TaskPage
 from deskhand.tasks.oneline import describe_rule, read_line, read_rule
+from deskhand.web.changed import find_change, forget_change, note_change
 from deskhand.web.entry import effect, page
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, next_page, number_in, text_in
@@ -124,6 +125,9 @@ async def _show_list(
         typed=typed or {},
         done=done_in(request, DONE),
         deleted=number_in(request, "deleted", digits=16),
+        undo_at=find_change(request, "/tasks"),
+        # Somebody else may have changed one; right after an undo there is nothing more.
+        may_undo=found.total > 0 and given.get("done") != "undone",
     )
 
 
@@ -171,6 +175,7 @@ async def _add(request: Request, form: FormData) -> Response:
         body = line.body() | _body(desk, given)
         # One key for one form: a repeated request must not make a second task.
         await _call(desk, "POST", "/tasks", body=body, key=str(uuid.uuid4()))
+        note_change(request, "/tasks")
     except InvalidInput as failure:
         return await _show_list(request, failure, typed)
     if line.near_day and "due" not in given:
@@ -202,6 +207,7 @@ async def _edit(request: Request, form: FormData) -> Response:
         if touched:
             body = _body(desk, touched)
             await _call(desk, "PUT", path, body=body, match=f'"{version}"')
+            note_change(request, "/tasks")
     except InvalidInput as failure:
         return await _show_task(request, failure, typed)
     return RedirectResponse(f"{path}?done=changed", 303)
@@ -217,6 +223,7 @@ async def _move(request: Request, form: FormData) -> Response:
             await _call(desk, "PATCH", path, body={"completed": to == "complete"})
         case "delete":
             await _call(desk, "DELETE", path)
+            note_change(request, "/tasks")
             return _show_again(_texts(form), "delete", deleted=str(task_id))
         case "restore":
             await _call(desk, "POST", f"{path}/restore")
@@ -225,12 +232,14 @@ async def _move(request: Request, form: FormData) -> Response:
                 "a task cannot be moved there",
                 hint="complete, reopen, delete or restore it",
             )
+    note_change(request, "/tasks")
     return _show_again(_texts(form), str(to))
 
 
 async def _undo(request: Request, form: FormData) -> Response:
     desk = desk_of(request)
     await _call(desk, "POST", "/tasks/undo")
+    forget_change(request, "/tasks")
     return _show_again(_texts(form), "undone")
 
 

@@ -117,10 +117,17 @@
   switched.checked = keysOn();
   switched.addEventListener("change", () => localStorage.setItem("deskhand-keys", switched.checked ? "on" : "off"));
   const typing = (element) => element.closest("input:not([type=checkbox]), textarea, select, [contenteditable]");
+  // What was done last, whatever it was; where another page shows its undo, that page and nothing that was done before.
+  function undoLast() {
+    const [newest] = all("[data-undo]").sort((a, b) => b.dataset.undo - a.dataset.undo);
+    const { changed = 0, where } = one("#counted", live)?.dataset ?? {};
+    if (newest && Number(changed) > Number(newest.dataset.undo)) location.assign(where);
+    else newest?.click();
+  }
   const meanings = {
     "?": () => help.showModal(),
     "/": () => one("main input[type=search]")?.focus(),
-    u: () => one(".toast [data-key=u]")?.click(),
+    u: () => undoLast(),
     c: () => one("#palette-more [data-key=c]").click(),
   };
   document.addEventListener("keydown", (event) => {

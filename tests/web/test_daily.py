@@ -1,0 +1,118 @@
+"""The page in daily use, in a real browser: mails, tasks, notes and cards one after the other."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from deskhand.app import Desk
+from deskhand.config import load
+from deskhand.gate.actions import SendEmail
+from deskhand.gate.cards import Card
+from deskhand.mail.local import Incoming, LocalMailbox
+from deskhand.web.site import site
+from tests.home import Home
+from tests.mail.letters import letter
+from tests.requirements import requirement
+from tests.web.browser import chromium, needs_chromium, quiet_page, sign_in
+from tests.web.person import Person, served, signed_in
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    desk: Desk
+    address: str
+    person: Person
+
+    async def receive(self, *mails: bytes) -> list[str]:
+        """The ids under which these mails arrive."""
+        box = self.desk.mailbox
+        assert isinstance(box, LocalMailbox)
+        before = {each.id for each in await box.search("", 200)}
+        await box.receive([Incoming(mail, seen=True) for mail in mails])
+        found = [each.id for each in await box.search("", 200) if each.id not in before]
+        return found[::-1]
+
+    async def ask(self, **changes: Any) -> Card:
+        """An assistant proposes a mail; its card."""
+        mail = {"to": "ann@example.org", "subject": "Seeds", "body": "Dear Ann\n"}
+        before = {card.id for card in (await self.desk.waiting.cards())[0]}
+        await self.desk.gate.propose(SendEmail(**mail | changes), "email_mcp")
+        cards, _ = await self.desk.waiting.cards()
+        return next(card for card in cards if card.id not in before)
+
+    async def labels(self, mail: str) -> tuple[str, ...]:
+        return (await self.desk.mailbox.get(mail)).summary.labels
+
+    @asynccontextmanager
+    async def opened(self, path: str, **options: Any) -> "AsyncIterator[Page]":
+        async with (
+            chromium() as browser,
+            quiet_page(browser, self.address, **options) as page,
+        ):
+            await sign_in(page, self.desk)
+            await page.goto(path)
+            yield page
+
+
+@pytest.fixture
+async def day(home: Home) -> AsyncIterator[Day]:
+    variables = {
+        "DESKHAND_ADDRESS": "me@example.com",
+        "DESKHAND_HOLD_SECONDS": "600",
+        "DESKHAND_USER": "ann",
+    }
+    desk = Desk(load(home.environment | variables).settings)
+    async with served(site(desk)) as address, signed_in(desk, address) as person:
+        yield Day(desk, address, person)
+    await desk.close_mailbox()
+    await desk.leave_tasks()
+    desk.close()
+
+
+@requirement("queue:undo")
+@requirement("page:keys")
+@needs_chromium
+async def test_the_key_u_takes_back_what_was_done_last_wherever_that_was(day: Day) -> None:
+    from playwright.async_api import expect
+
+    (mail,) = await day.receive(letter(subject="Plan of the garden"))
+    card = await day.ask()
+    async with day.opened("/tasks") as page:
+        await expect(page.get_by_role("button", name="Undo the last change")).to_have_count(
+            0
+        )
+        await page.get_by_role("textbox", name="New task").fill("Rake the leaves")
+        await page.get_by_role("button", name="Add", exact=True).click()
+        await page.get_by_role("button", name="Done: Rake the leaves").click()
+        await expect(page.get_by_text("The task is done.")).to_be_visible()
+        await page.keyboard.press("u")
+        await expect(page.get_by_text("Rake the leaves")).to_be_visible()
+        await expect(page.get_by_role("button", name="Undo the last change")).to_have_count(
+            0
+        )
+
+        await day.desk.answers.reject(card.id, card.digest, None, "person")
+        await page.goto("/mail")
+        await page.get_by_label("Choose Plan of the garden").check()
+        await page.get_by_role("button", name="Archive").click()
+        await expect(page.get_by_text("1 mail archived.")).to_be_visible()
+        await expect(page.locator(".toast")).to_be_visible()
+
+        await page.goto("/notes")
+        await page.keyboard.press("u")  # its undo stands on another page
+        await page.wait_for_url("**/mail")
+        assert (await day.desk.waiting.card(card.id)).state == "rejected"
+        await page.keyboard.press("u")
+        await expect(page.get_by_text("Plan of the garden")).to_be_visible()
+        assert "INBOX" in await day.labels(mail)
+        assert (await day.desk.waiting.card(card.id)).state == "rejected"
+
+        await page.keyboard.press("u")
+        await expect(page.locator(".toast")).to_contain_text("Undone")
+        assert (await day.desk.waiting.card(card.id)).state == "waiting"
