@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from html import unescape
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -116,3 +117,21 @@ async def test_the_key_u_takes_back_what_was_done_last_wherever_that_was(day: Da
         await page.keyboard.press("u")
         await expect(page.locator(".toast")).to_contain_text("Undone")
         assert (await day.desk.waiting.card(card.id)).state == "waiting"
+
+
+HIDING = "<!doctype html><p>Dear Ann</p><p hidden>SECRET</p>"
+
+
+@requirement("page:edit")
+async def test_the_form_for_editing_says_the_risk_as_the_card_does(day: Day) -> None:
+    risky = await day.ask(body=HIDING, subject="Hidden")
+    calm = await day.ask()
+    assert (risky.risk.level, calm.risk.level) == ("high", "medium")
+
+    for card, button in ((risky, "<button>"), (calm, '<button class="main">')):
+        form = (await day.person.reads(f"/approvals/{card.id}/edit")).text
+        assert f"{card.risk.level} risk" in form
+        shown = unescape(form)
+        assert all(str(reason) in shown for reason in card.risk.reasons)
+        assert f"{button}Approve as edited" in form
+        assert ("High risk." in form) == (card is risky)
