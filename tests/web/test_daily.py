@@ -17,7 +17,7 @@ from deskhand.web.site import site
 from tests.home import Home
 from tests.mail.letters import letter
 from tests.requirements import requirement
-from tests.web.browser import chromium, needs_chromium, quiet_page, sign_in
+from tests.web.browser import PHONE, WIDE, chromium, needs_chromium, quiet_page, sign_in
 from tests.web.person import Person, served, signed_in
 
 if TYPE_CHECKING:
@@ -135,3 +135,28 @@ async def test_the_form_for_editing_says_the_risk_as_the_card_does(day: Day) -> 
         assert all(str(reason) in shown for reason in card.risk.reasons)
         assert f"{button}Approve as edited" in form
         assert ("High risk." in form) == (card is risky)
+
+
+@requirement("page:changes")
+@needs_chromium
+@pytest.mark.parametrize("javascript", [True, False])
+async def test_what_can_be_done_with_ticked_mails_is_in_view_and_fits_the_folder(
+    day: Day, javascript: bool
+) -> None:
+    from playwright.async_api import expect
+
+    await day.receive(*(letter(subject=f"Mail {number}") for number in range(25)))
+    async with day.opened("/mail", javascript=javascript) as page:
+        bar = page.get_by_role("group", name="What to do with the chosen mails")
+        await expect(bar).not_to_be_in_viewport()
+        for size in (WIDE, PHONE):
+            await page.set_viewport_size({"width": size[0], "height": size[1]})
+            await page.get_by_label("Choose Mail 24", exact=True).check()
+            await expect(bar.get_by_role("button", name="Archive")).to_be_in_viewport(
+                ratio=1
+            )
+            await expect(bar.get_by_text("Label…")).to_be_in_viewport(ratio=1)
+        told = await bar.get_by_role("button").all_inner_texts()
+        assert told == ["Archive", "Mark as unread", "Star", "Trash"]
+        await bar.get_by_role("button", name="Archive").click()
+        await expect(page.get_by_text("1 mail archived.")).to_be_visible()

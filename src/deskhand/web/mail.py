@@ -111,6 +111,7 @@ async def _list(request: Request) -> Response:
         query=query,
         in_folder=query in _OF_FOLDERS,
         mails=await draw_mails(desk, shown),
+        deeds=_list_bulk(shown, query, more=len(found) > number * PAGE),
         number=number,
         more=len(found) > number * PAGE,
         is_last=number >= MOST_PAGES,
@@ -175,6 +176,30 @@ def _list_deeds(labels: Collection[str]) -> list[tuple[str, str]]:
     elif "SENT" not in labels:
         deeds.insert(0, ("unarchive", "Back to the inbox"))
     return deeds
+
+
+_BULK = (
+    ("archive", "Archive"),
+    ("unarchive", "Back to the inbox"),
+    ("read", "Mark as read"),
+    ("unread", "Mark as unread"),
+    ("star", "Star"),
+    ("unstar", "Unstar"),
+    ("trash", "Trash"),
+    ("untrash", "Out of the trash"),
+)
+_FLAGS = frozenset({"read", "unread", "star", "unstar"})
+
+
+def _list_bulk(
+    mails: Sequence[MailSummary], query: str, *, more: bool
+) -> list[tuple[str, str]]:
+    """What can be done with mails of this list; of those that are not shown nobody knows how they are marked."""
+    fitting = {do for mail in mails for do, _ in _list_deeds(mail.labels)}
+    if more:
+        fitting |= _FLAGS
+    searched = more and query not in _OF_FOLDERS
+    return [each for each in _BULK if searched or each[0] in fitting]
 
 
 async def _message(request: Request) -> Response:
