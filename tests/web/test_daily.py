@@ -160,3 +160,41 @@ async def test_what_can_be_done_with_ticked_mails_is_in_view_and_fits_the_folder
         assert told == ["Archive", "Mark as unread", "Star", "Trash"]
         await bar.get_by_role("button", name="Archive").click()
         await expect(page.get_by_text("1 mail archived.")).to_be_visible()
+
+
+@requirement("page:mail")
+@requirement("page:changes")
+@needs_chromium
+async def test_what_is_done_with_an_open_mail_leads_back_to_it_or_to_its_list(
+    day: Day,
+) -> None:
+    from playwright.async_api import expect
+
+    (mail, other) = await day.receive(
+        letter(subject="Plan of the garden"), letter(subject="Another")
+    )
+    async with day.opened("/mail?q=subject:garden", javascript=False) as page:
+        await page.get_by_role("link", name="Plan of the garden").click()
+        here = f"**/mail/{mail}?*"
+        await page.get_by_role("button", name="Star").click()
+        await page.wait_for_url(here)
+        await expect(page.get_by_text("1 mail starred.")).to_be_visible()
+        await page.get_by_role("button", name="Undo the last change").click()
+        await page.wait_for_url(here)
+        await expect(page.get_by_text("1 mail no longer starred.")).to_be_visible()
+        await expect(page.get_by_role("button", name="Undo the last change")).to_have_count(
+            0
+        )
+        assert "STARRED" not in await day.labels(mail)
+
+        await page.get_by_role("button", name="Archive").click()
+        await page.wait_for_url("**/mail?q=subject%3Agarden&done=archive&count=1")
+        await page.get_by_role("button", name="Undo the last change").click()
+        assert "INBOX" in await day.labels(mail)
+        await page.get_by_role("link", name="Plan of the garden").click()
+        await page.get_by_role("link", name="Back to the mails").click()
+        await page.wait_for_url("**/mail?q=subject*")
+
+        await page.goto(f"/mail/{other}")
+        await page.get_by_role("button", name="Archive").click()
+        await page.wait_for_url("**/mail?q=in%3Ainbox&done=archive&count=1")

@@ -7,7 +7,7 @@ from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
 from functools import lru_cache, partial
 from hashlib import sha256
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from anyio import to_thread
 from starlette.datastructures import FormData
@@ -221,6 +221,9 @@ async def _show_message(
         request,
         "message.html",
         deeds=_list_deeds(mail.summary.labels),
+        place=_find_list(request, typed),
+        done=_describe_done(request),
+        undo_at=find_change(request, "/mail"),
         title=mail.summary.subject or "(no subject)",
         here="/mail",
         problem=problem,
@@ -343,7 +346,7 @@ async def _change(request: Request, form: FormData) -> Response:
         except Denied as failure:
             problem = failure
         else:
-            return await _carry_out(request, change, mails, _place(form))
+            return await _carry_out(request, change, mails, form)
     return await render(
         request,
         "change.html",
@@ -433,7 +436,7 @@ async def _find(desk: Desk, form: FormData, query: str) -> list[MailSummary]:
 
 
 async def _carry_out(
-    request: Request, change: Deed, mails: Sequence[MailSummary], place: dict[str, str]
+    request: Request, change: Deed, mails: Sequence[MailSummary], form: FormData
 ) -> Response:
     session = sessions.name_of(request.state.session)
     try:
@@ -445,15 +448,39 @@ async def _carry_out(
         raise
     _last_changes(request)[session] = find_way_back(change, mails)
     note_change(request, "/mail")
-    return RedirectResponse(
-        f"/mail?{urlencode({**place, 'done': change.do, 'count': count})}", 303
-    )
+    return RedirectResponse(_address(form, change.do, count), 303)
+
+
+_ITS_OWN = frozenset({"read", "unread", "star", "unstar"})
+"""After these a mail that is open stays open; after the others it is no longer in its list."""
+
+
+def _address(form: FormData, do: Doing, count: int) -> str:
+    """Where the form was: the page of one mail, or the list that it was in."""
+    shown = urlencode({**_place(form), "done": do, "count": count})
+    if (mail := text_in(form, "on")) and do in _ITS_OWN:
+        return f"/mail/{quote(mail)}?{shown}"
+    return f"/mail?{shown}"
 
 
 def _place(form: FormData) -> dict[str, str]:
     """The search that the person came from, as the address names it."""
     place = {"q": text_in(form, "q")}
     if account := text_in(form, "account"):
+        place["account"] = account
+    return place
+
+
+def _find_list(request: Request, typed: FormData | None) -> dict[str, str]:
+    """The list from which a mail was opened, as its address or the browser says; else the Inbox."""
+    if typed is not None and "q" in typed:
+        return _place(typed)
+    before = urlsplit(request.headers.get("referer", ""))
+    given = dict(request.query_params)
+    if "q" not in given and before.path == "/mail":
+        given = dict(parse_qsl(before.query, keep_blank_values=True))
+    place = {"q": given.get("q", INBOX)}
+    if account := given.get("account"):
         place["account"] = account
     return place
 
@@ -490,8 +517,7 @@ async def _undo(request: Request, form: FormData) -> Response:
     forget_change(request, "/mail")
     if not steps:
         return RedirectResponse("/mail", 303)
-    shown = {**_place(form), "done": steps[-1][0].do, "count": max(counts)}
-    return RedirectResponse(f"/mail?{urlencode(shown)}", 303)
+    return RedirectResponse(_address(form, steps[-1][0].do, max(counts)), 303)
 
 
 def _last_changes(request: Request) -> dict[str, list[tuple[Deed, list[str]]]]:
