@@ -200,6 +200,27 @@ async def test_of_several_accounts_the_person_chooses_and_the_draft_has_its_sign
 
 
 @needs_chromium
+@requirement("page:accessible")
+@pytest.mark.parametrize("width", [390, 360, 320])
+async def test_with_several_accounts_mail_is_no_wider_than_a_phone(
+    several: Room, width: int
+) -> None:
+    async with (
+        chromium() as browser,
+        quiet_page(browser, several.address, size=(width, 844)) as page,
+    ):
+        await sign_in(page, several.desk)
+        await page.goto("/mail")
+        assert await measure_excess(page) == 0
+        button = await page.get_by_role("button", name="Search").bounding_box()
+        field = await page.get_by_role("searchbox").bounding_box()
+        assert button
+        assert field
+        assert button["x"] + button["width"] <= width - 12
+        assert field["width"] > width / 2
+
+
+@needs_chromium
 @needs_axe
 @requirement("page:write")
 @requirement("page:accessible")
