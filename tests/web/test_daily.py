@@ -198,3 +198,27 @@ async def test_what_is_done_with_an_open_mail_leads_back_to_it_or_to_its_list(
         await page.goto(f"/mail/{other}")
         await page.get_by_role("button", name="Archive").click()
         await page.wait_for_url("**/mail?q=in%3Ainbox&done=archive&count=1")
+
+
+@requirement("page:thread")
+@needs_chromium
+async def test_a_thread_is_answered_where_it_is_read(day: Day) -> None:
+    from playwright.async_api import expect
+
+    first = letter(subject="Garden", message_id="<one@example.org>")
+    second = letter(
+        subject="Re: Garden",
+        sender="Bob <bob@example.org>",
+        message_id="<two@example.org>",
+        references="<one@example.org>",
+    )
+    (_, mail) = await day.receive(first, second)
+    thread = (await day.desk.mailbox.get(mail)).summary.thread_id
+    async with day.opened(f"/thread/{thread}", javascript=False) as page:
+        await page.get_by_text("Reply", exact=True).click()
+        await expect(page.get_by_text("It goes to bob@example.org")).to_be_visible()
+        await page.get_by_label("Your reply").fill("In spring.")
+        await page.get_by_role("button", name="Make the draft").click()
+        await expect(page.get_by_role("heading", name="Re: Garden").first).to_be_visible()
+    ((card,), _) = await day.desk.waiting.cards()
+    assert (card.to[0].address, card.answers) == ("bob@example.org", mail)

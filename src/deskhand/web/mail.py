@@ -265,9 +265,14 @@ async def _thread(request: Request) -> Response:
     read: list[FullMessage] = [
         await desk.mailbox.get(mail.id) for mail in listed[-MOST_READ:]
     ]
+    newest = read[-1]
     return await render(
         request,
         "thread.html",
+        newest=newest.summary.id,
+        alarming=bool(newest.alarms),
+        to=await deciding.find_addressees(desk, newest),
+        waits=await _waits_for_decision(desk, newest.summary.id),
         title=listed[0].subject or "(no subject)",
         here="/mail",
         earlier=[(mail, shown_time(desk, mail.date)) for mail in listed[:-MOST_READ]],
