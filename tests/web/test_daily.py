@@ -222,3 +222,53 @@ async def test_a_thread_is_answered_where_it_is_read(day: Day) -> None:
         await expect(page.get_by_role("heading", name="Re: Garden").first).to_be_visible()
     ((card,), _) = await day.desk.waiting.cards()
     assert (card.to[0].address, card.answers) == ("bob@example.org", mail)
+
+
+LIST = """# Shopping
+
+- [ ] buy seeds
+- a plain item
+
+See https://example.org/a_b?x=1&y=2, [[Plan]] and [[Nowhere]], [here](Plan.md) and [gone](Gone.md).
+
+`https://code.example` and [https://shown.example](https://other.example/x)
+
+> [!warning] Mind the gap
+> Text.
+"""
+
+
+@requirement("page:obsidian")
+@needs_chromium
+async def test_a_note_shows_one_box_an_item_its_addresses_and_which_links_lead_nowhere(
+    day: Day,
+) -> None:
+    vault = day.desk.settings.vault
+    assert vault is not None
+    (vault / "List.md").write_text(LIST)
+    (vault / "Plan.md").write_text("# Plan\n")
+    async with day.opened("/notes/open?path=List.md") as page:
+        note = page.locator("article.note")
+        styles = await note.locator("li").evaluate_all(
+            "all => all.map(it => getComputedStyle(it).listStyleType)"
+        )
+        assert styles == ["none", "disc"]
+        outside = note.locator("a[href^=https]")
+        assert await outside.all_inner_texts() == [
+            "https://example.org/a_b?x=1&y=2",
+            "https://shown.example",
+        ]
+        assert (
+            await outside.first.get_attribute("href") == "https://example.org/a_b?x=1&y=2"
+        )
+        missing = note.locator("a.missing")
+        assert await missing.all_inner_texts() == ["Nowhere", "gone"]
+        style = await missing.first.evaluate(
+            "it => getComputedStyle(it).textDecorationStyle"
+        )
+        assert style == "dashed"
+        callout = await note.locator(".callout").bounding_box()
+        title = await note.locator(".callout strong").bounding_box()
+        assert callout
+        assert title
+        assert title["y"] - callout["y"] < 14

@@ -7,9 +7,10 @@ HTML that it was given, and nh3 lets only these tags through.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import nh3
 from markdown_it import MarkdownIt
@@ -59,7 +60,7 @@ _WORDS = {"a", "br", "code", "del", "em", "img", "mark", "s", "strong", "sup"}
 _FIELDS = {"button", "input"}
 _TAGS = _BLOCKS | _TABLES | _WORDS | _FIELDS
 _ATTRIBUTES = {
-    "a": {"aria-label", "href"},
+    "a": {"aria-label", "href", "title"},
     "button": {"aria-checked", "aria-label", "id", "value"},
     "details": {"open"},
     "img": {"alt", "height", "loading", "src", "width"},
@@ -68,7 +69,7 @@ _ATTRIBUTES = {
     "ol": {"start"},
 }
 _CLASSES = {
-    "a": {"tag"},
+    "a": {"missing", "tag"},
     "button": {"box"},
     "details": set(obsidian_markdown.LOOKS),
     "div": {"embed", *obsidian_markdown.LOOKS},
@@ -138,12 +139,25 @@ class _NotePage:
             _direct(token, path)
             if token.type == "checkbox" and self._ticks and not within:
                 token.meta["form"] = TICK
+        self._mark_missing(every, path)
         self._fill([token for token in every if token.type == "embed"], path, within=within)
         shown, *listed = [
             str(_parser().renderer.render(each, _parser().options, env))
             for each in (tokens, *notes)
         ]
         return shown + _listed(listed, env)
+
+    def _mark_missing(self, tokens: Sequence[Token], path: str) -> None:
+        """A link to a note that is not there looks it."""
+        links = [token for token in tokens if "target" in token.meta][:_MOST_LOCATED]
+        if not links or self._vaults is None:
+            return
+        with suppress(DeskError):  # the note is shown all the same
+            found = self._vaults.locate([each.meta["target"] for each in links], path)
+            for link in links:
+                if link.meta["target"] not in found:
+                    link.attrSet("class", "missing")
+                    link.attrSet("title", "not in the vault")
 
     def _fill(self, embeds: Sequence[Token], path: str, *, within: bool) -> None:
         """Give each embed what is shown in its place."""
@@ -204,6 +218,8 @@ def _direct(token: Token, path: str) -> None:
             token.tag = f"h{min(int(token.tag[1]) + 1, 6)}"
         case "link_open":
             token.attrSet("href", _href(str(token.attrGet("href") or ""), path))
+            if target := _named_by(str(token.attrGet("href"))):
+                token.meta = {"target": target}
         case "th_open" | "td_open":
             side = str(token.attrs.pop("style", "")).removeprefix("text-align:")
             if side:
@@ -225,6 +241,14 @@ def _href(written: str, path: str) -> str:
         return written
     target = unquote(written.partition("#")[0])
     return f"/notes/link?to={quote(target)}&from={quote(path)}"
+
+
+def _named_by(address: str) -> str:
+    """The name by which a link looks for its note; empty where it leads elsewhere, or to its own note."""
+    if not address.startswith("/notes/link?to="):
+        return ""
+    given = dict(parse_qsl(urlsplit(address).query))
+    return "" if given.get("to") == given.get("from") else given.get("to", "")
 
 
 def note_address(path: str) -> str:

@@ -42,6 +42,10 @@ LOOKS = frozenset({"callout", "note", *CALLOUTS.values()})
 _WIKILINK = re.compile(
     r"!?\[\[(?P<target>[^\[\]|#^\n]*)(?P<place>[#^][^\[\]|\n]*)?(?:\|(?P<alias>[^\[\]\n]*))?\]\]"
 )
+_SCHEME = re.compile(r"(?<!\w)https?\Z", re.IGNORECASE)
+_ADDRESS = re.compile(r"://[^\s<>\[\]\"`|\\]{1,2000}")
+_CLOSING = ".,;:!?*'_~=)}"
+"""Signs that belong to the sentence around an address, not to it."""
 _HIGHLIGHT = re.compile(r"==(?=[^\s=])([^=\n]*[^\s=])==(?!=)")
 _REFERENCE = re.compile(r"\[\^(?P<name>[^\[\]\s]+)\]")
 _ASIDE = re.compile(r"\^\[(?P<text>[^\[\]\n]+)\]")
@@ -76,6 +80,7 @@ def add_to(parser: MarkdownIt) -> None:
         parser.inline.ruler.before("link", name, rule)
     parser.inline.ruler.before("emphasis", "highlight", _highlight)
     parser.inline.ruler.before("emphasis", "tag", _tag)
+    parser.inline.ruler.push("address", _address)
     for name, render in (("note_number", _render_number), ("checkbox", _render_checkbox)):
         parser.add_render_rule(name, render)
 
@@ -165,6 +170,33 @@ def _tag(state: StateInline, silent: bool) -> bool:
         state.push("link_close", "a", -1)
     state.pos = found.end()
     return True
+
+
+def _address(state: StateInline, silent: bool) -> bool:
+    """An address of the web that stands in the text as it is."""
+    if silent or state.linkLevel or state.src[state.pos] != ":":
+        return False
+    scheme = _SCHEME.search(state.pending[-6:])
+    found = scheme and _ADDRESS.match(state.src, state.pos, state.posMax)
+    rest = _trim(found[0]) if found else "://"
+    if scheme is None or rest == "://":
+        return False
+    state.pending = state.pending[: -len(scheme[0])]
+    link = state.push("link_open", "a", 1)
+    link.attrs = {"href": state.md.normalizeLink(f"{scheme[0]}{rest}")}
+    state.push("text", "", 0).content = f"{scheme[0]}{rest}"
+    state.push("link_close", "a", -1)
+    state.pos += len(rest)
+    return True
+
+
+def _trim(address: str) -> str:
+    """Without what closes the sentence; a bracket that the address itself opened stays."""
+    while address[-1] in _CLOSING and not (
+        address[-1] == ")" and address.count("(") >= address.count(")")
+    ):
+        address = address[:-1]
+    return address
 
 
 def _footnote(state: StateBlock, first: int, last: int, silent: bool) -> bool:
