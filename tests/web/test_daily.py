@@ -7,12 +7,14 @@ from html import unescape
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from mcp import Client
 
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.gate.actions import SendEmail
 from deskhand.gate.cards import Card
 from deskhand.mail.local import Incoming, LocalMailbox
+from deskhand.servers.desk import desk_server
 from deskhand.web.site import site
 from tests.home import Home
 from tests.mail.letters import letter
@@ -272,3 +274,34 @@ async def test_a_note_shows_one_box_an_item_its_addresses_and_which_links_lead_n
         assert callout
         assert title
         assert title["y"] - callout["y"] < 14
+
+
+@requirement("ask:answered")
+@requirement("page:keys")
+@needs_chromium
+async def test_an_open_question_is_answered_in_words_and_only_a_yes_or_no_by_a_yes(
+    day: Day,
+) -> None:
+    from playwright.async_api import expect
+
+    asked = ("What shall I write in the offer?", "The offer is ready. Shall I send it?")
+    async with Client(desk_server(day.desk), mode="2026-07-28") as client:
+        for question in asked:
+            await client.call_tool("ask_person", {"question": question})
+    async with day.opened("/") as page:
+        await expect(page.get_by_role("heading", name=asked[0])).to_be_visible()
+        answers = page.locator(".answers")
+        await expect(answers.get_by_role("button", name="Yes")).to_have_count(0)
+        await page.keyboard.press("a")
+        await expect(answers.get_by_label("Your answer")).to_be_focused()
+        await page.keyboard.type("Forty days.")
+        await answers.get_by_role("button", name="Answer").click()
+
+        await expect(page.get_by_role("heading", name=asked[1])).to_be_visible()
+        await expect(page.get_by_text("Answered. Whoever asked is told.")).to_be_visible()
+        main = answers.locator("button.main")
+        assert await main.all_inner_texts() == ["Answer"]
+        await page.keyboard.press("a")
+        await expect(page.locator(".held")).to_contain_text("Answered with yes.")
+    assert "Answered with yes." in (live := (await day.person.reads("/live")).text)
+    assert "Approved" not in live

@@ -4,6 +4,7 @@ Every answer names the digest of what was shown. Where that is no longer what is
 nothing is answered.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from functools import partial
@@ -43,6 +44,7 @@ PERSON = "person"
 _SAID = {
     "approved": "Approved.",
     "rejected": "Rejected. Nothing leaves; whoever asked is told so.",
+    "answered": "Answered. Whoever asked is told.",
     "responded": "Your note goes back to whoever asked. Nothing leaves.",
     "snoozed": "Snoozed. It comes back by itself.",
     "woken": "It waits again.",
@@ -297,6 +299,21 @@ async def _left_out(desk: Desk, card: Card, original: Original) -> list[str]:
     return await to_thread.run_sync(left_out, original.named, own, answered)
 
 
+_YES_OR_NO = re.compile(
+    r"(?:are|can|could|did|do|does|has|have|is|may|might|must|shall|should|was|were|will|would|am i)\b"
+    r"[^.!?\n]*\?",
+    re.IGNORECASE,
+)
+
+
+def _takes_yes(card: Card) -> bool:
+    """Whether a plain yes answers it: a question that gives no choices and does not ask what, which or when."""
+    if card.kind != "ask_person" or card.rows:
+        return False
+    *_, last = re.findall(r"[^.!?\n]+[.!?\n]*", card.body.strip()) or [""]
+    return _YES_OR_NO.match(last.strip()) is not None
+
+
 def _read_card(card: Card) -> dict[str, Any]:
     """What is read from the text itself, which for a long one takes a moment."""
     seen = read_html(card.body, card.html, as_text=card.as_text)
@@ -307,6 +324,7 @@ def _read_card(card: Card) -> dict[str, Any]:
         "edits": [
             {"place": each.place, "lines": lines(each.difference)} for each in card.edits
         ],
+        "can_yes": _takes_yes(card),
         "hidden_characters": unseen.count(card.subject + card.body),
     }
 
@@ -343,7 +361,8 @@ def _answer(
             return RedirectResponse(
                 f"/approvals/{card_id}?{urlencode({'done': done})}", 303
             )
-        return await _go_to_next(request, before, done)
+        answered = before.kind == "ask_person" and done in ("approved", "responded")
+        return await _go_to_next(request, before, "answered" if answered else done)
 
     return answer
 

@@ -42,7 +42,9 @@ def describe_last(last: LastAnswer, now: datetime, zone: str) -> Undoable:
             said = f"{len(last.requests)} approved."
         case "held" if first.action.kind == "update_emails":
             said = "Approved. It is done in a moment."
-        case "held" if first.action.kind in ("call_tool", "ask_person"):
+        case "held" if first.action.kind == "ask_person":
+            said = "Answered with yes. It counts in a moment."
+        case "held" if first.action.kind == "call_tool":
             said = "Approved. It counts in a moment."
         case "held" if first.is_early(now) and first.due is not None:
             said = f"Approved. It leaves {clock.natural(first.due, now, zone)}."

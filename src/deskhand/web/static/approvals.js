@@ -171,6 +171,8 @@
     if (found.tagName === "DETAILS") {
       found.open = true;
       one("input:not([type=hidden]), textarea, button", one("form", found)).focus();
+    } else if (found.control) {
+      found.control.focus();
     } else if (key === "a" && one("#card")?.dataset.risk === "high") {
       found.focus();
     } else {
