@@ -305,3 +305,31 @@ async def test_an_open_question_is_answered_in_words_and_only_a_yes_or_no_by_a_y
         await expect(page.locator(".held")).to_contain_text("Answered with yes.")
     assert "Answered with yes." in (live := (await day.person.reads("/live")).text)
     assert "Approved" not in live
+
+
+def phishing() -> bytes:
+    raw = letter(
+        subject="Your account", body="Sign in at https://bank.example@evil.example/"
+    )
+    return raw.replace(b"From: Ann", b'From: "service@bank.example"', 1)
+
+
+@requirement("page:mail")
+async def test_an_alarming_mail_invites_to_no_reply_and_an_empty_one_says_so(
+    day: Day,
+) -> None:
+    calm, empty = await day.receive(
+        letter(subject="Calm"), letter(subject="Empty", body="")
+    )
+    (alarming,) = await day.receive(phishing())
+    assert (await day.desk.mailbox.get(alarming)).alarms
+
+    async def reply(mail: str) -> str:
+        page = (await day.person.reads(f"/mail/{mail}")).text
+        return page.partition("<details><summary")[2].partition(">")[0]
+
+    assert await reply(calm) == ' class="button main"'
+    assert await reply(alarming) == ' class="button"'
+    assert (
+        "This mail has no text to show." in (await day.person.reads(f"/mail/{empty}")).text
+    )
