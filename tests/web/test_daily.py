@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import unescape
 from typing import TYPE_CHECKING, Any
 
+import httpx2
 import pytest
 from mcp import Client
 
@@ -333,3 +334,14 @@ async def test_an_alarming_mail_invites_to_no_reply_and_an_empty_one_says_so(
     assert (
         "This mail has no text to show." in (await day.person.reads(f"/mail/{empty}")).text
     )
+
+
+@requirement("page:mail")
+async def test_at_an_address_without_a_page_the_navigation_stays_to_whoever_is_signed_in(
+    day: Day,
+) -> None:
+    lost = await day.person.reads("/nowhere")
+    assert lost.status_code == 404
+    assert 'aria-label="Pages"' in lost.text
+    async with httpx2.AsyncClient(base_url=day.address) as stranger:
+        assert 'aria-label="Pages"' not in (await stranger.get("/nowhere")).text

@@ -55,7 +55,7 @@ def page(path: str, handler: Page, *, linked: bool = False) -> Route:
     """A page; to one that is `linked` from elsewhere whoever had to sign in first comes back."""
 
     async def answer(request: Request) -> Response:
-        if await _session(request) is not None:
+        if await find_session(request) is not None:
             return await handler(request)
         if linked and request.headers.get("sec-fetch-site") == "cross-site":
             # A browser that came by a link elsewhere has withheld its cookie; coming from our own page it shows it.
@@ -78,7 +78,7 @@ def page(path: str, handler: Page, *, linked: bool = False) -> Route:
 
 def effect(path: str, handler: Effect) -> Route:
     async def answer(request: Request) -> Response:
-        session = await _session(request)
+        session = await find_session(request)
         if session is None:
             return _to_sign_in(request)
         demand_own_origin(request)
@@ -151,7 +151,7 @@ def _at_most(limit: int, receive: Receive) -> Receive:
     return receive_some
 
 
-async def _session(request: Request) -> Session | None:
+async def find_session(request: Request) -> Session | None:
     """The session of this request, which counts as seen now; also put where the templates look for it."""
     desk = desk_of(request)
     now = desk.now()
@@ -188,7 +188,7 @@ def _place_before(request: Request, otherwise: str) -> str:
 
 
 async def _sign_in(request: Request) -> Response:
-    if await _session(request) is not None:
+    if await find_session(request) is not None:
         return RedirectResponse("/", 303)
     return await _show_sign_in(request, status=200)
 

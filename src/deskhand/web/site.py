@@ -4,6 +4,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 
 from starlette.applications import Starlette
@@ -36,7 +37,7 @@ from deskhand.web import (
     writing,
 )
 from deskhand.web.address import HSTS, OwnAddress
-from deskhand.web.entry import entry_routes
+from deskhand.web.entry import entry_routes, find_session
 from deskhand.web.events import Events
 from deskhand.web.render import HEADERS, HERE, PLACES, render
 from deskhand.web.request import desk_of
@@ -161,6 +162,8 @@ def _find_way_back(request: Request) -> tuple[str, str]:
 async def _show_wrong_address(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, HTTPException)  # noqa: S101 - registered for these alone
     why = failure.detail
+    with suppress(DeskError, OSError):  # whoever is signed in keeps the navigation
+        await find_session(request)
     if failure.status_code == HTTPStatus.NOT_FOUND:
         why = "There is no page at this address."
     return await render(
