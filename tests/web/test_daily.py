@@ -345,3 +345,40 @@ async def test_at_an_address_without_a_page_the_navigation_stays_to_whoever_is_s
     assert 'aria-label="Pages"' in lost.text
     async with httpx2.AsyncClient(base_url=day.address) as stranger:
         assert 'aria-label="Pages"' not in (await stranger.get("/nowhere")).text
+
+
+@requirement("page:keys")
+@requirement("queue:undo")
+@needs_chromium
+async def test_ctrl_enter_sends_what_one_types_and_a_card_that_rests_has_one_undo(
+    day: Day,
+) -> None:
+    from playwright.async_api import expect
+
+    await day.ask(subject="First")
+    await day.ask(subject="Second")
+    (mail,) = await day.receive(letter(subject="Plan"))
+    async with day.opened("/") as page:
+        await page.keyboard.press("w")
+        await page.keyboard.type("Shorter, please.")
+        await page.keyboard.press("Control+Enter")
+        await expect(page.locator("#card-name")).to_have_text("Second")
+        await page.keyboard.press("a")
+        await expect(page.locator(".held")).to_be_visible()
+        undo = page.locator(".held, .toast").get_by_role("button", name="Undo")
+        for _ in range(2):
+            await expect(undo.and_(page.locator(":visible"))).to_have_count(1)
+            await page.reload()
+        await page.goto("/notes")
+        await expect(undo).to_be_visible()
+        await page.goto("/")
+        await page.keyboard.press("u")
+        await expect(page.locator(".answers")).to_be_visible()
+
+        await page.goto(f"/mail/{mail}")
+        await page.get_by_text("Reply", exact=True).click()
+        await page.get_by_label("Your reply").fill("Yes.")
+        await page.keyboard.press("Control+Enter")
+        await page.wait_for_url("**/approvals/draft-*")
+    told = {card.subject: card.state for card in (await day.desk.waiting.cards())[0]}
+    assert told == {"Second": "waiting", "Re: Plan": "waiting"}

@@ -256,6 +256,7 @@ async def _show(
         "failure": failure,
         "said": said,
         "shape": _shape(card) if card else None,
+        "rests": card.id if card and card.state == "held" else "",
     }
     known["told_below"] = done not in ("woken", "undone")  # beside the undo of that answer
     context = {

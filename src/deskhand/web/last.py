@@ -17,6 +17,8 @@ class Undoable:
     """By which the answer is named."""
     seconds: float
     """For so long it can be undone."""
+    card: str | None = None
+    """The one card that was answered."""
 
 
 def describe_decided(
@@ -51,9 +53,10 @@ def describe_last(last: LastAnswer, now: datetime, zone: str) -> Undoable:
         case "snoozed" if first.snoozed is not None:
             said = f"Snoozed until {clock.natural(first.snoozed, now, zone)}."
     seconds = max(0.0, (last.until - now).total_seconds())
-    return Undoable(
-        said, None if several else first.action.subject, clock.to_ms(last.at), seconds
-    )
+    at = clock.to_ms(last.at)
+    if several:
+        return Undoable(said, None, at, seconds)
+    return Undoable(said, first.action.subject, at, seconds, first.id)
 
 
 _SAID = {

@@ -28,6 +28,9 @@
       live.append(signed);
     }
     if (told) live.append(told);
+    // An open card that rests has its own undo.
+    const toast = one(".toast[data-card]", live);
+    if (toast) toast.hidden = !!one(`#card[data-state=held][data-id="${toast.dataset.card}"] [data-undo]`);
     if (typed && one("input[type=password]", live)) one("input[type=password]", live).value = typed;
     const counted = one("#counted", live)?.dataset ?? {};
     showCount(one("#count-decide"), Number(counted.deciding ?? 0));
@@ -117,9 +120,15 @@
   switched.checked = keysOn();
   switched.addEventListener("change", () => localStorage.setItem("deskhand-keys", switched.checked ? "on" : "off"));
   const typing = (element) => element.closest("input:not([type=checkbox]), textarea, select, [contenteditable]");
+  // What one is typing is sent; where its button is not the main one of an edited card, one has to look first.
+  function send(form) {
+    const button = one("button:not([type=button])", form);
+    if (form.classList.contains("edit") && !button.classList.contains("main")) button.focus();
+    else form.requestSubmit(button);
+  }
   // What was done last, whatever it was; where another page shows its undo, that page and nothing that was done before.
   function undoLast() {
-    const [newest] = all("[data-undo]").sort((a, b) => b.dataset.undo - a.dataset.undo);
+    const [newest] = all("[data-undo]").filter((each) => each.checkVisibility()).sort((a, b) => b.dataset.undo - a.dataset.undo);
     const { changed = 0, where } = one("#counted", live)?.dataset ?? {};
     if (newest && Number(changed) > Number(newest.dataset.undo)) location.assign(where);
     else newest?.click();
@@ -135,6 +144,10 @@
     if ((event.ctrlKey || event.metaKey) && event.key === "k") {
       event.preventDefault();
       openPalette();
+    }
+    if ((event.ctrlKey || event.metaKey) && event.key === "Enter" && event.target.tagName === "TEXTAREA") {
+      event.preventDefault();
+      send(event.target.form);
     }
     if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
     if (!keysOn() && event.key !== "?") return;
