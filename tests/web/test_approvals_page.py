@@ -235,7 +235,7 @@ async def test_what_the_person_edits_leaves_exactly_so_and_bad_input_loses_no_wo
     assert right.status_code == 303
     assert await sent(desk) == [(HELLO["to"], "Notes", "\n  Dear Ann,\n\neleven.\n")]
     listed = (await person.reads("/mail?q=in:sent")).text
-    assert f"to&nbsp;<bdi>{HELLO['to']}</bdi>" in listed
+    assert f"to&nbsp;<bdi>{HELLO['to']}</bdi>" in listed.replace("<wbr>", "")
     assert ">SENT<" not in listed  # once is enough
     shown = (await person.reads(f"/approvals/{card.id}")).text
     assert "Changed since the last revision" in shown

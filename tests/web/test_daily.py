@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from html import unescape
 from typing import TYPE_CHECKING, Any
 
@@ -382,3 +383,56 @@ async def test_ctrl_enter_sends_what_one_types_and_a_card_that_rests_has_one_und
         await page.wait_for_url("**/approvals/draft-*")
     told = {card.subject: card.state for card in (await day.desk.waiting.cards())[0]}
     assert told == {"Second": "waiting", "Re: Plan": "waiting"}
+
+
+@requirement("page:accessible")
+@needs_chromium
+async def test_rows_rules_and_gaps_are_where_they_belong_and_paper_shows_no_buttons(
+    day: Day,
+) -> None:
+    from playwright.async_api import expect
+
+    card = await day.ask()
+    later = day.desk.now() + timedelta(hours=2)
+    await day.desk.answers.snooze(card.id, later, "person")
+    sender = (
+        "Wilhelmina Featherstonehaugh <wilhelmina.featherstonehaugh@garden.example.org>"
+    )
+    (mail,) = await day.receive(letter(subject="Plan", sender=sender))
+    async with day.opened("/snoozed", size=(1920, 1000)) as page:
+        badges = page.locator(".cards .badge")
+        (one, two) = [await badges.nth(number).bounding_box() for number in (0, 1)]
+        assert one
+        assert two
+        assert two["y"] > one["y"] + one["height"] or two["x"] > one["x"] + one["width"]
+        assert await align(page) < 2
+        await page.set_viewport_size({"width": 390, "height": 844})
+        await page.goto(f"/approvals/{card.id}")
+        await page.get_by_text("Snooze", exact=True).click()
+        shown = await page.locator("#until-when").evaluate(
+            "it => { it.value = it.placeholder; return it.scrollWidth <= it.clientWidth }"
+        )
+        assert shown
+
+        await page.set_viewport_size({"width": 1920, "height": 1000})
+        await page.goto("/mail")
+        assert await align(page) < 2
+        lines = await page.locator(".mails .who bdi").evaluate(
+            "it => [...it.getClientRects()].map(each => each.width).filter(each => each)"
+        )
+        assert min(lines) > 150
+        await page.emulate_media(media="print")
+        for path in ("/mail", f"/mail/{mail}"):
+            await page.goto(path)
+            for each in await page.locator("main").locator("button, .button, input").all():
+                await expect(each).to_be_hidden()
+            await expect(page.locator("main")).to_contain_text("Plan")
+
+
+async def align(page: "Page") -> float:
+    """By how many pixels the name in the head stands beside what is below it."""
+    name = await page.locator(".top .name").bounding_box()
+    title = await page.locator("main h1").first.bounding_box()
+    assert name
+    assert title
+    return abs(name["x"] - title["x"])

@@ -235,6 +235,7 @@ async def test_the_chosen_row_stays_in_view_and_a_long_list_grows_by_a_page_at_i
         assert await page.evaluate(IN_VIEW)
 
         asked.clear()
+        await expect(page.get_by_role("link", name="Show 25 more")).to_be_visible()
         end = "document.querySelector('.cards').scrollTop = 1e6"
         await page.evaluate(end)
         await expect(page.locator(".cards li")).to_have_count(50)
