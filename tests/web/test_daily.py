@@ -21,7 +21,16 @@ from deskhand.web.site import site
 from tests.home import Home
 from tests.mail.letters import letter
 from tests.requirements import requirement
-from tests.web.browser import PHONE, WIDE, chromium, needs_chromium, quiet_page, sign_in
+from tests.web.browser import (
+    PHONE,
+    WIDE,
+    chromium,
+    judged,
+    needs_axe,
+    needs_chromium,
+    quiet_page,
+    sign_in,
+)
 from tests.web.person import Person, served, signed_in
 
 if TYPE_CHECKING:
@@ -436,3 +445,43 @@ async def align(page: "Page") -> float:
     assert name
     assert title
     return abs(name["x"] - title["x"])
+
+
+@requirement("page:accessible")
+@needs_chromium
+@needs_axe
+async def test_axe_finds_nothing_in_what_a_day_leaves_on_the_pages(day: Day) -> None:
+    card = await day.ask(body=HIDING)
+    held = await day.ask(subject="Held")
+    await day.desk.answers.approve(held.id, held.digest, "person")
+    async with Client(desk_server(day.desk), mode="2026-07-28") as client:
+        asked = await client.call_tool("ask_person", {"question": "Shall I?"})
+    (alarming,) = await day.receive(phishing())
+    (mail,) = await day.receive(letter(subject="Plan"))
+    vault = day.desk.settings.vault
+    assert vault is not None
+    (vault / "List.md").write_text(LIST)
+    thread = (await day.desk.mailbox.get(mail)).summary.thread_id
+    assert asked.structured_content
+    async with day.opened("/tasks", says=("404",)) as page:
+        found = await judged(page)
+        await page.goto("/mail")
+        await page.get_by_label("Choose Plan").check()
+        await page.get_by_text("Label…").click()
+        found += await judged(page)
+        await page.goto(f"/mail/{mail}")
+        await page.get_by_role("button", name="Star").click()
+        await page.get_by_text("1 mail starred.").wait_for()
+        found += await judged(page)
+        for path in (
+            f"/mail/{alarming}",
+            f"/thread/{thread}",
+            f"/approvals/{card.id}/edit",
+            f"/approvals/{held.id}",
+            f"/approvals/{asked.structured_content['request']}",
+            "/notes/open?path=List.md",
+            "/nowhere",
+        ):
+            await page.goto(path)
+            found += await judged(page)
+    assert found == []
