@@ -33,6 +33,15 @@ def open_port(port: int) -> socket.socket:
     return listener
 
 
+def why_taken(port: int) -> str | None:
+    """Why nobody can listen at this port of 127.0.0.1; None where it is free."""
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
 def open_twin(port: int) -> socket.socket | None:
     """The same port on ::1, where a browser may come that was told `localhost`; None where there is no such address."""
     try:

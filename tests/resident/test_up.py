@@ -377,6 +377,30 @@ async def test_a_part_that_is_not_set_up_is_named_and_the_page_comes_up(
         first.close()
 
 
+@requirement("doctor:findings")
+@requirement("connect:token")
+def test_the_desk_of_another_home_at_its_port_is_not_taken_for_this_one(
+    home: Home, tmp_path: Path
+) -> None:
+    first = start(tmp_path, home.environment, "--port", "0")
+    try:
+        port = first.address.rpartition(":")[2]
+        another = {
+            "HOME": str(tmp_path),
+            "DESKHAND_HOME": str(tmp_path / "another"),
+            "DESKHAND_PORT": port,
+        }
+        found = json.loads(home.command("doctor", "--json", **another).stdout)["findings"]
+        refused = home.command("connect", "cursor", "--http", "--yes", **another)
+        (said,) = (each for each in found if each["name"] == "port")
+        assert said["state"] == "bad"
+        assert said["says"].startswith(f"another desk answers at {first.address}")
+        assert refused.returncode == 7
+        assert not (tmp_path / ".cursor").exists()
+    finally:
+        first.close()
+
+
 @requirement("up:performs")
 @pytest.mark.parametrize("vault", ["a vault", "no vault"])
 async def test_a_yes_of_another_process_acts_when_its_hold_ends(

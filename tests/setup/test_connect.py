@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import socket
 import stat
 import subprocess
 import tomllib
@@ -315,9 +316,10 @@ async def test_the_command_that_was_written_starts_the_server_from_any_folder(
 @requirement("connect:token")
 @pytest.mark.parametrize("client", [name for name in CLIENTS if name != "claude-desktop"])
 def test_over_http_a_fresh_token_is_in_the_file_and_nowhere_else(
-    account: Account, client: str
+    account: Account, client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account.set_up("--user", "ada")
+    monkeypatch.setenv("DESKHAND_PORT", "8651")  # whoever uses this machine may run a desk
 
     file = account.folder / FILES[client]
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -336,7 +338,7 @@ def test_over_http_a_fresh_token_is_in_the_file_and_nowhere_else(
     assert done.code == 0, done.err
     assert token.startswith("dh_")
     assert token not in done.out + done.err
-    assert "http://127.0.0.1:8642/mcp" in entry.values()
+    assert "http://127.0.0.1:8651/mcp" in entry.values()
     kept = [
         path
         for path in account.home.rglob("*")
@@ -370,6 +372,31 @@ def test_over_http_the_address_is_that_of_the_desk_that_runs_and_the_doctor_sees
                     "is connected to http://127.0.0.1:4711/mcp, but this desk runs on port 4712"
                     in told
                 )
+
+
+@requirement("connect:token")
+def test_a_token_is_made_for_no_address_at_which_somebody_else_answers(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account.set_up("--user", "ada")
+    file = account.folder / FILES["cursor"]
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        monkeypatch.setenv("DESKHAND_PORT", str(port))
+        refused = account.deskhand("connect", "cursor", "--http", "--yes")
+        shown = account.deskhand("connect", "cursor", "--http", "--print")
+
+    assert (refused.code, shown.code) == (7, 7)
+    assert f"another program answers at 127.0.0.1:{port}" in refused.err
+    assert "deskhand up" in refused.err
+    assert not file.exists()
+    assert account.deskhand("token", "list", "--json").out == ""
+
+    assert account.deskhand("connect", "cursor", "--http", "--yes").code == 0
+    with socket.create_server(("127.0.0.1", port)):
+        told = account.deskhand("doctor", "--json").json["findings"]
+    says = next(each["says"] for each in told if each["name"] == "clients")
+    assert f"http://127.0.0.1:{port}/mcp, where another program answers" in says
 
 
 @requirement("connect:token")

@@ -16,7 +16,8 @@ from deskhand.cli.command import (
     shell_variables,
     tell,
 )
-from deskhand.errors import DeskError, InvalidInput, NotFound, printable
+from deskhand.errors import DeskError, InvalidInput, NotFound, Unavailable, printable
+from deskhand.listen import why_taken
 from deskhand.running import find
 from deskhand.servers import SERVERS, ServerKind, guarded_kind
 from deskhand.setup.clients import (
@@ -225,9 +226,20 @@ def _server(desk: "Desk", options: argparse.Namespace, token: str) -> Program | 
         agent = options.client if options.server in WITH_AGENTS else None
         return this_program(desk.settings.home, "mcp", options.server, agent=agent)
     path = _find_kind(desk, options.server).path
-    running = find(desk.settings.home)
-    port = running.port if running else desk.settings.inbox_port
-    return Address(f"http://127.0.0.1:{port}{path}", token)
+    return Address(f"http://127.0.0.1:{_find_port(desk)}{path}", token)
+
+
+def _find_port(desk: "Desk") -> int:
+    """Where this desk listens, or will; whoever else listens there would get the token."""
+    if running := find(desk.settings.home):
+        return running.port
+    port = desk.settings.inbox_port
+    if why_taken(port) is None:
+        return port
+    raise Unavailable(
+        f"This desk does not run, and another program answers at 127.0.0.1:{port}; it would get the token.",
+        hint="Set `inbox.port` (DESKHAND_PORT) to another port, start the desk with `deskhand up`, and connect again.",
+    )
 
 
 def _find_kind(desk: "Desk", name: str) -> ServerKind:

@@ -9,6 +9,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from deskhand import audit, environment, place
 from deskhand.app import Desk
@@ -19,6 +20,7 @@ from deskhand.errors import AuthRequired, BadConfig, DeskError, VaultClosed
 from deskhand.gate import keys as seals
 from deskhand.gate import lists as requests
 from deskhand.gate import passkeys, passwords
+from deskhand.listen import why_taken
 from deskhand.mail import documents
 from deskhand.notes.folders import FOLDERS
 from deskhand.notes.paths import resembled
@@ -468,7 +470,16 @@ def _wrong_port(desk: Desk, entry: dict[str, Any]) -> str | None:
         for value in entry.values()
         if isinstance(value, str) and value.startswith("http://127.0.0.1:")
     ]
-    if here is None or all(value.startswith(f"{here.address}/") for value in addresses):
+    if here is None:
+        taken = (value for value in addresses if why_taken(urlsplit(value).port or 80))
+        found = next(taken, None)
+        if found is None:
+            return None
+        return (
+            f"is connected to {found}, where another program answers and gets its token: "
+            "this desk does not run"
+        )
+    if all(value.startswith(f"{here.address}/") for value in addresses):
         return None
     return f"is connected to {addresses[0]}, but this desk runs on port {here.port}"
 

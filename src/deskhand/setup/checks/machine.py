@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-import socket
 import stat
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from deskhand import __version__, audit, running
 from deskhand.app import Desk
 from deskhand.clock import local
 from deskhand.foreign import rules as guard_rules
+from deskhand.listen import why_taken
 from deskhand.orchestrator import rules as mail_rules
 from deskhand.setup.checks.findings import Finding, bad, good, warning
 
@@ -124,16 +124,18 @@ def port(desk: Desk) -> Finding:
     if own is not None:
         return good(f"this desk answers at {own.address}")
     number = desk.settings.inbox_port
-    try:
-        socket.create_server(("127.0.0.1", number)).close()
-    except OSError as error:
-        if _health(f"http://127.0.0.1:{number}") is not None:
-            return good(f"a desk answers at http://127.0.0.1:{number}")
-        return warning(
-            f"port {number} cannot be used: {error.strerror}",
-            "set DESKHAND_PORT to another one",
+    why = why_taken(number)
+    if why is None:
+        return good(f"{number} is free for `deskhand up`")
+    # This desk holds its home's lock while it runs, so whoever answers is not this one.
+    if _health(f"http://127.0.0.1:{number}") is not None:
+        return bad(
+            f"another desk answers at http://127.0.0.1:{number}, and this one does not run",
+            "set `inbox.port` (DESKHAND_PORT) to another port and start it with `deskhand up`",
         )
-    return good(f"{number} is free for `deskhand up`")
+    return warning(
+        f"port {number} cannot be used: {why}", "set DESKHAND_PORT to another one"
+    )
 
 
 def parts(desk: Desk) -> Finding:
