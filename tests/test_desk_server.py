@@ -171,6 +171,35 @@ async def test_one_server_has_all_hands(
     assert prompts == {"triage_my_inbox", "draft_a_reply", "plan_my_day"}
 
 
+@requirement("gate:rejected")
+async def test_after_a_no_nobody_is_told_to_make_an_approval_file(
+    client: Client, desk: Desk
+) -> None:
+    await refused(client, "send_email", **HELLO)
+    ((card,), _) = await desk.waiting.cards()
+    await desk.answers.reject(card.id, card.digest, "We said Thursday.", "person")
+    no = await refused(client, "send_email", **HELLO)
+    absent = await refused(
+        client, "reply_email", thread_id="none", message_id="none", body="Yes."
+    )
+    second = HELLO | {"subject": "Second"}
+    await refused(client, "send_email", **second)
+    ((card,), _) = await desk.waiting.cards()
+    await desk.answers.respond(card.id, card.digest, "Shorter", "person")
+    note = await refused(client, "send_email", **second)
+
+    assert no["message"] == (
+        "The person said no to it: “We said Thursday.” Do not ask for the same again."
+    )
+    assert no["details"]["reason"] == "no_approval"
+    assert note["message"] == (
+        "The person sent it back with a note: “Shorter”. "
+        "Change it accordingly before you ask again."
+    )
+    assert absent["message"].startswith("Nobody was asked: ")
+    assert "approval file" not in json.dumps([no, absent, note])
+
+
 @requirement("desk:follows")
 async def test_an_assistant_follows_what_it_proposed_and_decides_nothing(
     client: Client, desk: Desk, furnished: Home

@@ -155,5 +155,12 @@ def plain_error(error: str) -> str:
     return _CODE.sub("", error)
 
 
+def quoted(words: str) -> str:
+    """Somebody's words as the end of a sentence, with one full stop."""
+    words = words.strip()
+    stop = "" if words.endswith((".", "!", "?", "…")) else "."
+    return f"“{words}”{stop}"
+
+
 def spaced(code: str) -> str:
     return code.replace("_", " ")

@@ -40,7 +40,7 @@ async def test_a_person_lists_reads_approves_and_rejects_at_the_command_line(
             0,
             [row["id"], "rejected"],
         )
-        assert "The person said no to it: too early." in await said(
+        assert "The person said no to it: “too early”." in await said(
             client, "send_email", **HELLO
         )
 
@@ -280,7 +280,7 @@ async def test_a_person_responds_and_puts_off_at_the_command_line(site: Site) ->
             site.home.command("respond", row["id"], "Call her instead").stdout.split()[1]
             == "rejected"
         )
-        assert "do it this way: Call her instead" in await said(
+        assert "sent it back with a note: “Call her instead”." in await said(
             client, "send_email", **HELLO
         )
     assert site.sent == []

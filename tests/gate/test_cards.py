@@ -638,9 +638,7 @@ async def test_the_persons_words_reach_the_assistant_that_asks_again(study: Stud
             "do it this way: Ask her for Tuesday instead",
         )
         told = await said(client, "send_email", **HELLO)
-        assert (
-            "The person said no to it: do it this way: Ask her for Tuesday instead." in told
-        )
+        assert "The person sent it back with a note: “Ask her for Tuesday instead”." in told
         study.clock.pass_by(minutes=1)
         assert (await desk.gate.release_due(), await sent(desk)) == ([], [])
         assert [entry for entry in await record(desk) if entry[0] == "person"] == [

@@ -90,7 +90,7 @@ async def sends(site: Site, client: Client) -> None:
         "Create an approval file with type: email_send and move it to vault/Approved/."
     )
     assert rejected.splitlines()[1].startswith(
-        "Only the person decides, so write and move no file for it."
+        "That is for the person alone, and they have it already: the request waits in "
     )
     site.approve()
     site.gmail.plan("drafts.send", Status(403, "forbidden"))

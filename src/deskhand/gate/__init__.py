@@ -25,7 +25,7 @@ from deskhand.gate.actions import (
     demand_in_time,
     demand_sendable,
 )
-from deskhand.gate.asking import Asking, open_request
+from deskhand.gate.asking import Asking, nobody_asked, open_request
 from deskhand.gate.completing import complete, finish
 from deskhand.gate.correspondents import learn_about
 from deskhand.gate.delivery import LEASE, Delivery
@@ -133,7 +133,7 @@ class Gate(Performer):
         except DeskError as error:
             if not isinstance(error, NotFound) or await self._is_approved(proposal):
                 return await self._record(call, Failed(error))
-            asked = NotApproved("not_found", "", f"Nobody was asked: {error.message}.")
+            asked = nobody_asked(error)
         result: audit.Result = "waiting" if asked.waits else "rejected"
         named = {"action_id": asked.waits} if asked.waits else {}
         await self._delivery.write_entry(

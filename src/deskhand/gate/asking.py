@@ -6,7 +6,7 @@ from datetime import datetime
 
 from deskhand import askers
 from deskhand.clock import from_ms, iso, to_ms
-from deskhand.errors import UnderWay
+from deskhand.errors import DeskError, UnderWay
 from deskhand.gate import ledger
 from deskhand.gate.actions import Action
 from deskhand.gate.door import Door
@@ -16,6 +16,7 @@ from deskhand.gate.requests import LIFETIME, Request, describe_earlier_send, fil
 from deskhand.mail import FullMessage
 from deskhand.mail.addresses import addresses_in
 from deskhand.store import Store
+from deskhand.wording import quoted
 
 
 class Asking:
@@ -31,18 +32,14 @@ class Asking:
         `known` is what became of the same mail before, `used` are hand-written approvals that have done their service.
         """
         if known is not None and known.state == "rejected":
-            reason = f": {known.note}" if known.note else ""
-            return NotApproved(
-                "rejected",
-                self._door.name_place("Rejected", known.file),
-                f"The person said no to it{reason}.",
-            )
+            place = self._door.name_place("Rejected", known.file)
+            return NotApproved("rejected", place, _describe_no(known))
         request = known
         if request is None or request.state not in ("waiting", "held"):
             request = await self._insert(fresh)
         path = await self._door.ensure_waiting(request)
         where = (
-            f"Only the person decides, so write and move no file for it. The request waits in {path};"
+            f"That is for the person alone, and they have it already: the request waits in {path};"
             f" {self._door.how}, the same call {_released(request)}."
         )
         if used:
@@ -68,6 +65,21 @@ class Asking:
                 hint="call again in a moment",
             )
         return theirs
+
+
+def nobody_asked(error: DeskError) -> NotApproved:
+    """What it is about is not there, so there is nothing to ask the person."""
+    return NotApproved("not_found", "", f"Nobody was asked: {error.message.rstrip('.')}.")
+
+
+def _describe_no(request: Request) -> str:
+    if request.words:
+        return (
+            f"The person sent it back with a note: {quoted(request.words)} "
+            "Change it accordingly before you ask again."
+        )
+    said = f": {quoted(request.note)}" if request.note else "."
+    return f"The person said no to it{said} Do not ask for the same again."
 
 
 def _describe_wait(request: Request) -> str:

@@ -380,7 +380,11 @@ def _not_approved(what: str, kind: str, asked: NotApproved) -> DeskError:
         f"Rejected: No matching approval file found in vault/Approved/ for {what}. "
         f"Create an approval file with type: {kind} and move it to vault/Approved/."
     )
-    return _say(refusal_of(asked, "no approval covers this mail"), f"{text}\n{asked.note}")
+    error = _say(refusal_of(asked, "no approval covers this mail"), f"{text}\n{asked.note}")
+    if asked.waits is None:
+        # The file that the contract speaks of is not what is missing.
+        error.waiting_note = asked.note
+    return error
 
 
 def _rate_limited(limited: Limited) -> DeskError:
