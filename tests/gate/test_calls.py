@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 from mcp import Client, MCPError
 
-from deskhand import tokens
+from deskhand import audit, tokens
 from deskhand.clock import utc_now
 from deskhand.errors import Denied
 from deskhand.foreign.arguments import canonical
@@ -597,8 +597,55 @@ async def test_a_yes_is_worth_nothing_when_the_tool_is_no_longer_what_was_asked(
 
     assert result["details"]["reason"] == "changed_definition"
     note = (await place.desk.gate.find(card.id)).note or ""
-    assert note.startswith("You approved it, but it has not been done: the definition")
+    assert note.startswith("Not done yet: the definition of append is not what")
     assert place.done == []
+
+
+@requirement("guard:once")
+async def test_a_call_that_failed_is_told_as_not_done_and_a_no_ends_the_tries(
+    place: Guarded,
+) -> None:
+    async with place.client() as client:
+        refusal(await client.call_tool("append", {"text": "one"}))
+        place.other(append={"name": "append", "inputSchema": {"type": "object"}})
+        card = await place.approve()
+        await place.desk.gate.release_due()
+    name = f"/approvals/{card.id}"
+    async with (
+        served(site(place.desk)) as address,
+        signed_in(place.desk, address) as person,
+    ):
+        shown = (await person.reads(name)).text
+        await person.sends(f"{name}/reject", {"digest": card.digest}, at=name)
+        ended = (await person.reads(name)).text
+
+    assert "<strong>Approved.</strong> Not done yet: the definition of append" in shown
+    assert "It is tried again <time" in shown
+    assert 'class="danger">Reject<' in shown
+    assert "Rejected." in ended
+    assert await place.desk.gate.next_due() is None
+
+
+@requirement("guard:once")
+async def test_a_call_to_a_server_that_is_gone_waits_again_and_is_recorded_once(
+    place: Guarded,
+) -> None:
+    async with place.client() as client:
+        refusal(await client.call_tool("append", {"text": "one"}))
+        card = await place.approve()
+    (place.home / "guard.toml").unlink()
+    await place.desk.gate.release_due()
+    await place.desk.gate.release_due()
+    entries = await place.desk.store.read(audit.entries)
+    failed = [entry for _, entry in entries if entry.result == "error"]
+    back = await place.desk.waiting.card(card.id)
+
+    assert (back.state, back.revision) == ("waiting", 2)
+    assert back.note == (
+        "Not done: there is no server stranger behind the gate. It waits for you again."
+    )
+    assert len(failed) == 1
+    assert await place.desk.gate.next_due() is None
 
 
 @requirement("guard:once")

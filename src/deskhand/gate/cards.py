@@ -104,6 +104,8 @@ class Card:
     expires: datetime | None
     until: datetime | None
     """When its hold or its snooze ends, or the rate limit lets it leave."""
+    retry: datetime | None
+    """When one that was approved and did not leave is tried again."""
     note: str | None
     urgent: bool = False
     fault: str | None = None
@@ -196,6 +198,7 @@ def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
         created=request.created,
         expires=request.expires,
         until=until,
+        retry=_retry(request),
         note=request.note,
         urgent=request.urgent,
         fault=request.fault,
@@ -239,6 +242,11 @@ def _standing(request: Request, now: datetime) -> tuple[CardState, datetime | No
     if request.waits_for_limit:
         return request.state, request.due
     return request.state, None
+
+
+def _retry(request: Request) -> datetime | None:
+    has_failed = request.state == "approved" and request.error is not None
+    return request.due if has_failed and not request.waits_for_limit else None
 
 
 def rank(urgent: bool, waits_for_limit: bool) -> int:

@@ -204,9 +204,20 @@ class Delivery:
                 await self.record(
                     call, done, lambda tx: self._mark_sent(tx, request, sent, untold=untold)
                 )
+            case NotTaken(error) if returning.is_gone(request, error):
+                done = Failed(error)
+                await self.record(
+                    call,
+                    done,
+                    lambda tx: returning.put_before_person(tx, request, error, self._now()),
+                )
+                await returning.show_again(self._store, self._door, request)
+                return done
             case NotTaken(error):
                 done = Failed(error)
-                await self.record(call, done, lambda tx: self._put_back(tx, request, error))
+                await self.record(
+                    call, done, lambda tx: later.put_back(tx, request, error, self._now())
+                )
             case NotSeen(error):
                 message = f"outcome unknown; the mailbox did not say ({error.message})"
                 done = Failed(OutcomeUnknown(message, hint=_LATER))
@@ -292,15 +303,6 @@ class Delivery:
             return NotSeen(error)
         except TimeoutError:
             return NotSeen(TimedOut("it did not answer in time"))
-
-    def _put_back(self, tx: Transaction, request: Request, error: DeskError) -> None:
-        now = self._now()
-        note = f"You approved it, but it has not been done: {error.message}."
-        due = now + later.backoff(request.attempts)
-        said = f"{error.code}: {error.message}"
-        back = ledger.put_back(tx, request, due, error=said, note=note)
-        if isinstance(back, Request):
-            sends.give_back(tx, back)
 
     async def _leave_to_person(self, request: Request, why: str, call: GateCall) -> Failed:
         """Nobody knows whether it was sent: it waits for the person again, and says so."""

@@ -4,10 +4,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from deskhand.errors import DeskError
-from deskhand.gate import ledger
+from deskhand.gate import ledger, sends
 from deskhand.gate.outcomes import Departure, Limited, SendingOff, say_off
 from deskhand.gate.requests import Request
-from deskhand.store import Store
+from deskhand.store import Store, Transaction
 
 LONGEST_BACKOFF = timedelta(minutes=15)
 
@@ -36,6 +36,22 @@ async def postpone(
     await store.write(ledger.postpone, request, due, **changes)
 
 
+def describe_failure(request: Request, error: DeskError) -> str:
+    """What the card of an approved request says that did not leave."""
+    done = "sent" if request.action.noun == "mail" else "done"
+    return f"Not {done} yet: {error.message.rstrip('.')}."
+
+
+def put_back(tx: Transaction, request: Request, error: DeskError, now: datetime) -> None:
+    """It was begun and certainly did not leave: the yes stays, and it is tried again."""
+    due = now + backoff(request.attempts)
+    said = f"{error.code}: {error.message}"
+    note = describe_failure(request, error)
+    back = ledger.put_back(tx, request, due, error=said, note=note)
+    if isinstance(back, Request):
+        sends.give_back(tx, back)
+
+
 async def fail(store: Store, request: Request, error: DeskError, now: datetime) -> datetime:
     """After a try that failed: it is approved still, and tried again at the time that is returned.
 
@@ -44,5 +60,8 @@ async def fail(store: Store, request: Request, error: DeskError, now: datetime) 
     due = now + max(backoff(request.attempts), asked_for)
     said = f"{error.code}: {error.message}"
     attempts = request.attempts + 1
-    await store.write(ledger.postpone, request, due, attempts=attempts, error=said)
+    note = describe_failure(request, error)
+    await store.write(
+        ledger.postpone, request, due, attempts=attempts, error=said, note=note
+    )
     return due

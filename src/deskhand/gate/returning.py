@@ -5,11 +5,12 @@ import logging
 from datetime import datetime
 
 from deskhand.config import Settings
-from deskhand.errors import Changed, DeskError
+from deskhand.errors import Changed, DeskError, NotFound
 from deskhand.gate import enclosures, ledger
 from deskhand.gate.door import Door
 from deskhand.gate.requests import Request
-from deskhand.store import Store
+from deskhand.gate.toolcall import ToolCall
+from deskhand.store import Store, Transaction
 
 log = logging.getLogger("deskhand.delivery")
 
@@ -35,6 +36,25 @@ async def demand_same_files(
     raise Changed(
         f"{changed} since the person was asked", hint="ask again with the file as it is now"
     )
+
+
+def is_gone(request: Request, error: DeskError) -> bool:
+    """Whether what a call goes to does not exist any more, so that trying again mends nothing."""
+    return (
+        isinstance(request.action, ToolCall)
+        and isinstance(error, NotFound)
+        and request.proof != "hand-written"
+    )
+
+
+def put_before_person(
+    tx: Transaction, request: Request, error: DeskError, now: datetime
+) -> None:
+    """It was certainly not done, and waits for the person again as a new revision."""
+    note = f"Not done: {error.message.rstrip('.')}. It waits for you again."
+    changes = request.wait_again(note, now) | {"token": None}
+    said = f"{error.code}: {error.message}"
+    ledger.change(tx, request, request.unanswered, error=said, **changes)
 
 
 async def show_again(store: Store, door: Door, request: Request) -> None:
