@@ -100,6 +100,11 @@ def strip(text: str) -> tuple[str, int]:
     )
 
 
+def has_override(text: str) -> bool:
+    """Whether a character in it turns the direction of reading, whatever direction its own letters have."""
+    return not set(text).isdisjoint(_OVERRIDES)
+
+
 def spell_out(text: str) -> str:
     """For a terminal: the code of each unseen character in its place, so that nothing steers and nothing hides."""
     return replace(text, _runs(text), _code)

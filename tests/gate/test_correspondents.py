@@ -7,8 +7,8 @@ import pytest
 from deskhand import clock
 from deskhand.gate import recipients
 from deskhand.gate.correspondents import learn_about
-from deskhand.gate.lookalikes import is_alike
 from deskhand.mail.local import Incoming, LocalMailbox
+from deskhand.mail.lookalikes import is_alike
 from tests.gate.test_cards import Study, asked, study
 from tests.mail.letters import letter, outgoing
 from tests.requirements import requirement

@@ -384,6 +384,44 @@ def test_a_senders_name_cannot_pass_for_an_address() -> None:
 
 
 @requirement("mail:names")
+@pytest.mark.parametrize(
+    ("domain", "read"),
+    [
+        ("xn--80ak6aa92e.com", "apple.com"),
+        ("xn--pypal-4ve.example", "paypal.example"),
+        ("p\u0430ypal.example", "paypal.example"),
+        ("xn--mnchen-3ya.de", None),
+        ("xn--e1afmkfd.xn--p1ai", None),
+        ("xn--invalid-.example", None),
+        ("apple.com", None),
+    ],
+)
+def test_a_sender_whose_address_only_looks_like_another_is_named(
+    domain: str, read: str | None
+) -> None:
+    fields = f"From: Apple Support <help@{domain}>\nReply-To: <help@{domain}>\n\nHello.\n"
+    warnings = mime.parse(fields.encode()).warnings
+
+    if read is None:
+        assert warnings == ()
+    else:
+        said = f"address is at {domain}, which only looks like {read}: its letters are of another alphabet"
+        assert warnings == (f"the sender's {said}", f"the reply {said}")
+
+
+@requirement("mail:names")
+def test_a_mark_that_turns_the_reading_of_a_header_is_taken_out_and_named() -> None:
+    name = "=?utf-8?b?4oCuZXhlLmZkcA==?="
+    read = mime.parse(f"From: {name} <x@example.org>\nSubject: {name}\n\nHi\n".encode())
+
+    assert read.warnings == (
+        "the sender's name hid a mark that turns the direction of reading; it was taken out",
+        "the subject hid a mark that turns the direction of reading; it was taken out",
+    )
+    assert "\u202e" not in read.sender + read.subject
+
+
+@requirement("mail:names")
 @settings(max_examples=300, deadline=None)
 @given(
     st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=30).map(

@@ -110,7 +110,7 @@ def test_a_line_of_the_text_that_looks_like_a_diff_is_still_a_line() -> None:
         (
             "https://xn--pple-43d.com",
             "https://xn--pple-43d.com",
-            "xn--pple-43d.com (reads as",
+            "xn--pple-43d.com, which reads as аpple.com</bdi>)",
         ),
         (
             "x https://a.example/https://b.example",

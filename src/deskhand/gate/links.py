@@ -2,9 +2,9 @@
 
 from functools import lru_cache
 
-from deskhand.gate.lookalikes import readable
 from deskhand.mail import html, mime, weblinks
 from deskhand.mail.html import Visible
+from deskhand.mail.lookalikes import readable
 
 LOOKED_AT = 200_000
 """Characters of a text that are looked at: each open page looks at every card once a second."""

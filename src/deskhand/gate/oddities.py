@@ -8,7 +8,8 @@ from typing import Literal
 from deskhand import unseen
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.links import LOOKED_AT, UNREAD, linked_hosts, read_html
-from deskhand.gate.lookalikes import (
+from deskhand.mail import html
+from deskhand.mail.lookalikes import (
     count_scripts,
     domain_of,
     is_twin,
@@ -17,7 +18,6 @@ from deskhand.gate.lookalikes import (
     readable,
     skeleton,
 )
-from deskhand.mail import html
 
 Level = Literal["low", "medium", "high"]
 LONG = 20_000

@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import Literal
 
 from deskhand import clock
-from deskhand.gate import lists, lookalikes
+from deskhand.gate import lists
 from deskhand.gate.correspondents import Correspondence, find_met, find_written_to
+from deskhand.mail import lookalikes
 from deskhand.store import Transaction
 
 _MOST_DOMAINS = 2000

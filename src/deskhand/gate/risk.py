@@ -7,7 +7,6 @@ from deskhand import unseen
 from deskhand.foreign.arguments import shorten_rows
 from deskhand.gate.actions import Action, Mail, addresses_of
 from deskhand.gate.leaving import LeaveList
-from deskhand.gate.lookalikes import count_scripts
 from deskhand.gate.mailchange import MailChange
 from deskhand.gate.oddities import (
     MAIL_CHECKS,
@@ -21,6 +20,7 @@ from deskhand.gate.oddities import (
 from deskhand.gate.places import find_touched
 from deskhand.gate.question import Question
 from deskhand.gate.toolcall import ToolCall
+from deskhand.mail.lookalikes import count_scripts
 
 _LEVELS: tuple[Level, ...] = ("low", "medium", "high")
 MANY = 50

@@ -28,6 +28,7 @@ from deskhand.mail import (
     flowed,
     headers,
     html,
+    lookalikes,
     preheader,
     tell_apart,
     weblinks,
@@ -255,6 +256,8 @@ def parse(raw: bytes) -> Parsed:
     notes.warnings += _link_warnings(shown)
     senders = people(top.first(b"from"))
     notes.warnings += _sender_warnings(senders, len(top.fields.get(b"from", [])))
+    notes.warnings += _imitation_warnings(senders, people(top.join(b"reply-to", b", ")))
+    notes.warnings += _turning_warnings(top)
     precedence = headers.text(top.first(b"precedence")).lower()
     return Parsed(
         sender=_names(senders),
@@ -313,6 +316,24 @@ def _sender_warnings(senders: Sequence[Person], fields: int) -> Iterator[str]:
         claimed = _ADDRESS.search(person.name)
         if claimed and claimed[0].lower() != person.address.lower():
             yield f"the sender's name shows {claimed[0]}, the mail is from {person.address}"
+
+
+def _imitation_warnings(
+    senders: Sequence[Person], answered: Sequence[Person]
+) -> Iterator[str]:
+    """About addresses that read as others, since their letters are those of another alphabet."""
+    for what, persons in (("sender's", senders), ("reply", answered)):
+        for person in persons[:MOST_SENDERS]:
+            domain = lookalikes.domain_of(person.address)
+            if imitated := lookalikes.find_imitated(domain):
+                looks = f"at {domain}, which only looks like {imitated}"
+                yield f"the {what} address is {looks}: its letters are of another alphabet"
+
+
+def _turning_warnings(top: _Part) -> Iterator[str]:
+    for field, what in ((b"from", "sender's name"), (b"subject", "subject")):
+        if unseen.has_override(headers.text(top.first(field))):
+            yield f"the {what} hid a mark that turns the direction of reading; it was taken out"
 
 
 def _link_warnings(text: str) -> Iterator[str]:

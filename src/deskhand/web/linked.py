@@ -6,8 +6,9 @@ from itertools import islice
 from markupsafe import Markup, escape
 
 from deskhand import unseen
-from deskhand.gate.links import LOOKED_AT, MOST_LINKS, describe_host
+from deskhand.gate.links import LOOKED_AT, MOST_LINKS
 from deskhand.mail import weblinks
+from deskhand.mail.lookalikes import readable
 from deskhand.web.visible import visible
 
 _CLOSING = ".,;:!?*'`)]}"
@@ -41,7 +42,9 @@ def _opens(link: weblinks.Link, address: str) -> bool:
 
 def _anchor(address: str) -> Markup:
     target = weblinks.resolve(address)
-    host = describe_host(target.host) if target else weblinks.UNREAD
+    host = target.host if target else weblinks.UNREAD
+    if (read := readable(host)) != host:
+        host = f"{host}, which reads as {read}"
     return Markup(
         '<a href="{0}" target="_blank" rel="noreferrer noopener">{0}</a>'
         ' <span class="soft small">(<bdi>{1}</bdi>)</span>'

@@ -18,6 +18,21 @@ def poses_as_latin(domain: str) -> bool:
     return any(skeleton(label).isascii() for label in foreign)
 
 
+def find_imitated(domain: str) -> str | None:
+    """The plain domain that a reader takes this one for, whose letters are of another alphabet; None for any other."""
+    labels = readable(domain.casefold()).split(".")
+    shown = [unseen.reads_as(label) for label in labels]
+    poses = any(
+        plain.isascii() and any(_is_foreign(char) for char in label)
+        for label, plain in zip(labels, shown, strict=True)
+    )
+    return ".".join(shown) if poses else None
+
+
+def _is_foreign(char: str) -> bool:
+    return char.isalpha() and "LATIN" not in unicodedata.name(char, "")
+
+
 def is_alike(one: str, other: str) -> bool:
     """Whether an address could pass for another: by its letters, or by the same name at a domain that looks alike."""
     if one.casefold() == other.casefold():
