@@ -14,6 +14,7 @@ from deskhand.gate import ledger, requests
 from deskhand.gate.actions import Mail
 from deskhand.orchestrator import status, steps
 from deskhand.store import Transaction
+from tests.gate.site import Clock
 from tests.gate.waiting import proposed
 from tests.orchestrator.office import Office
 from tests.requirements import requirement
@@ -141,3 +142,39 @@ async def test_the_terminal_and_the_dashboard_name_states_as_the_page_does(
     assert (facts["mails"]["needs_info"], facts["errors"][0]["error"]) == (1, NOT_DONE)
     lines = [json.loads(line) for line in run("log", "--json").stdout.splitlines()]
     assert {line["result"] for line in lines} == set(get_args(Result))
+
+
+@requirement("words:one")
+async def test_what_failed_says_what_it_is_and_what_to_write(
+    desk: Desk, person: Person
+) -> None:
+    await desk.store.write(lambda tx: fill(tx, desk.now()))
+    for path in ("/approvals/none", "/notes/open?path=None.md", "/nowhere"):
+        absent = await person.reads(path)
+        assert absent.status_code == 404
+        assert "<h1>Not found</h1>" in absent.text
+        assert "`" not in read_page(absent.text), path
+    refused = await person.sends(
+        "/approvals/0000000000000005/follow-up", {"when": "soonish"}
+    )
+    words = read_page(refused.text)
+
+    assert refused.status_code == 422
+    assert "“soonish” is no time until which an answer is awaited." in words
+    assert "Write 30m, 2h, 3d, fri 14:00 or 2026-12-24T09:00." in words
+
+
+@requirement("passkey:page")
+async def test_without_a_password_the_passkeys_page_says_how_to_sign_in_afresh(
+    person: Person, clock: Clock
+) -> None:
+    fresh = (await person.reads("/passkeys")).text
+    clock.pass_by(minutes=16)
+    later = (await person.reads("/passkeys")).text
+    refused = await person.sends("/passkeys/codes", at="/passkeys")
+
+    assert "deskhand link" not in fresh
+    for text in (later, refused.text):
+        assert "<code>deskhand link</code>, in a terminal of this machine, prints" in text
+        assert "ype the password" not in text
+    assert refused.status_code == 403

@@ -220,7 +220,7 @@ def read_later(
     now: datetime,
     zone: str,
     field: str = "until",
-    refusal: str = "that is no time to put it off until",
+    refusal: str = "to put it off until",
 ) -> datetime:
     """Until when something is put off: `2h`, a day (its morning, unless a time is said), or an ISO time."""
     words = _plain(text)
@@ -230,7 +230,7 @@ def read_later(
     if are_words(words) and not _FROM_NOW.fullmatch(words):
         day, clock = _split(words)
         words = f"{day or ''} {clock or f'{MORNING:%H:%M}'}".strip()
-    why = "is no time"
+    why = "cannot be read"
     try:
         if are_words(words):
             return datetime.fromisoformat(resolve(words, now, here))
@@ -247,14 +247,13 @@ def read_later(
             text[:60],
             find_doubt(text) or "write 30m, 2h, 3d, fri 14:00 or 2026-12-24T09:00",
         )
-        raise InvalidInput(refusal, fields=[problem]) from None
+        said = f"“{printable(text, 60)}” is no time {refusal}"
+        raise InvalidInput(said, fields=[problem]) from None
 
 
 def read_wait(text: str, now: datetime, zone: str, field: str) -> datetime | timedelta:
     """The same, but where it says how long (`3d`, `in 2 weeks`), that: it counts from what is yet to happen."""
-    at = read_later(
-        text, now, zone, field, "that is no time until which an answer is awaited"
-    )
+    at = read_later(text, now, zone, field, "until which an answer is awaited")
     if _SPAN.match(_plain(text)):
         return at - now
     return at

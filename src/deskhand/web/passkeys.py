@@ -57,9 +57,20 @@ async def _show(request: Request) -> Response:
     return await _list(request)
 
 
+_BY_LINK = (
+    "`deskhand link`, in a terminal of this machine, prints an address that signs you in afresh; "
+    "open it, and do this within a quarter of an hour"
+)
+_BY_MORE = (
+    "type the password, or use a passkey that you have; a recovery code is enough as well"
+)
+
+
 async def _list(request: Request, *, status: int = 200, **more: Any) -> Response:
     desk = desk_of(request)
     kept = await desk.store.read(passkeys.list_keys, desk.policy.seal)
+    trusted = await _is_trusted(request)
+    wants_link = not trusted and not await desk.store.read(_has_password_or_key)
     known = {
         "keys": [
             (key, shown_time(desk, key.created), key.used and shown_time(desk, key.used))
@@ -68,7 +79,8 @@ async def _list(request: Request, *, status: int = 200, **more: Any) -> Response
         "codes_left": await desk.store.read(passkeys.count_codes),
         "has_password": await desk.store.read(passwords.is_set),
         "signs": bool(await keys_here(request)),
-        "trusted": await _is_trusted(request),
+        "trusted": trusted,
+        "to_do": _BY_LINK if wants_link else None,
         "done": done_in(request, DONE),
         "codes": (),
         "failure": None,
@@ -179,7 +191,9 @@ async def _demand_right(request: Request, form: FormData) -> None:
     if given == "page":
         if await _is_trusted(request):
             return
-        hint = "type the password, or use a passkey that you have; a fresh link or a recovery code is enough as well"
+        hint = _BY_LINK
+        if await desk_of(request).store.read(_has_password_or_key):
+            hint = _BY_MORE
         raise Denied("this needs more than being signed in", reason="proof", hint=hint)
     desk = desk_of(request)
     said = say_form(request.url.path, form)

@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deskhand.app import Desk
-from deskhand.errors import DeskError, Internal, speak_to_person
+from deskhand.errors import DeskError, Internal, NotFound, speak_to_person
 from deskhand.oauth.documents import Documents
 from deskhand.web import (
     agents,
@@ -144,7 +144,7 @@ async def _show_refusal(request: Request, failure: Exception) -> Response:
     return await render(
         request,
         "failure.html",
-        title="Not done",
+        title="Not found" if isinstance(failure, NotFound) else "Not done",
         status=failure.http_status,
         failure=speak_to_person(failure),
         back=_find_way_back(request),
@@ -169,7 +169,7 @@ async def _show_wrong_address(request: Request, failure: Exception) -> Response:
     return await render(
         request,
         "failure.html",
-        title="Not here",
+        title="Not found",
         status=failure.status_code,
         failure=DeskError(why),
         back=_find_way_back(request),
