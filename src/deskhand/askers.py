@@ -13,6 +13,7 @@ _WORDS = {
     "tasks_cli": "you",
     "desk": "the desk",
     "follow_up": "the desk",
+    "orchestrator": "the desk",
     **dict.fromkeys(_DOORS, "an assistant"),
 }
 """Of a door that is no rule and no model, whose it is."""

@@ -109,6 +109,12 @@ _ACTORS = {
 }
 _CODE = re.compile(rf"^(?:{'|'.join(get_args(MCPErrorCode))}): (?=.)", re.DOTALL)
 
+_MAIL = re.compile(
+    r"(?P<kind>thread )?(?:(?P<account>[^\s~/]{1,60})~)?(?:[mt][0-9a-f]{6,20}|[0-9a-f]{16})"
+)
+"""The id of a mail or of a thread, as Gmail and the desk's own mailbox make them."""
+_TOOL = re.compile(r"(?P<server>[\w.-]{1,60})/(?P<tool>[a-z][a-z0-9]*(?:_[a-z0-9]+)+)")
+
 
 def name_state(state: str, kind: str = "send_email") -> str:
     """The state of a request of that kind."""
@@ -131,6 +137,17 @@ def name_action(action: str) -> str:
 def name_actor(actor: str) -> str:
     """Whoever acts by that name on the record, all of them together."""
     return _ACTORS.get(actor) or describe_asker(None, actor)
+
+
+def name_target(target: str) -> str:
+    """What a line of the record is about: a tool, a mail or a conversation in words, anything else as it stands."""
+    if found := _MAIL.fullmatch(target):
+        kind = "conversation" if found["kind"] else "mail"
+        account = found["account"]
+        return f"a {kind} in {account}" if account else f"a {kind}"
+    if found := _TOOL.fullmatch(target):
+        return f"{spaced(found['tool'])}, of {found['server']}"
+    return target
 
 
 def name_mails(counts: Mapping[str, int]) -> dict[str, int]:

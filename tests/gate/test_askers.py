@@ -133,6 +133,4 @@ def test_a_line_of_the_record_speaks_of_a_person_a_token_a_rule_or_a_part() -> N
         == "an assistant"
     )
     assert describe_actor("rule:news", {}, {}) == "your rule “news”"
-    assert (
-        describe_actor("orchestrator", {"action_id": "a"}, {"a": "Codex"}) == "orchestrator"
-    )
+    assert describe_actor("orchestrator", {"action_id": "a"}, {"a": "Codex"}) == "the desk"

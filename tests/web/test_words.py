@@ -178,3 +178,36 @@ async def test_without_a_password_the_passkeys_page_says_how_to_sign_in_afresh(
         assert "<code>deskhand link</code>, in a terminal of this machine, prints" in text
         assert "ype the password" not in text
     assert refused.status_code == 403
+
+
+@requirement("page:timeline")
+@requirement("words:one")
+async def test_the_timeline_finds_an_address_and_names_what_its_lines_are_about(
+    desk: Desk, person: Person
+) -> None:
+    for actor, action, target in (
+        ("email_mcp", "send_email", audit.masked("nora@example.org")),
+        ("orchestrator", "decide_mail", "work~m6afc2aeb000000"),
+        ("orchestrator", "reply_to_mail", "thread t6afc2aeb000000"),
+        ("guard_mcp", "call_tool", "github/create_issue"),
+        ("person", "alpha", "Projects/garden_shed.md"),
+    ):
+        await desk.record(actor, action, target, {}, None, 0)
+    by_address = (await person.reads("/timeline?text=Nora%40example.org")).text
+    by_another = (await person.reads("/timeline?text=nora%40example.com")).text
+    by_name = (await person.reads("/timeline?text=nora")).text
+    shown = read_page((await person.reads("/timeline")).text)
+
+    hint = "search for the whole address, or for its domain"
+    assert ("n***@example.org" in by_address, hint in by_address) == (True, False)
+    assert "n***@example.org" not in by_another
+    assert "Nothing suits." in by_name
+    assert hint in by_name
+    for words in (
+        "a mail in work",
+        "a conversation",
+        "create issue, of github",
+        "Projects/garden_shed.md",
+    ):
+        assert words in shown
+    assert not re.search(r"orchestrator|m6afc2aeb|t6afc2aeb|create_issue", shown)

@@ -8,7 +8,7 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from deskhand import clock
-from deskhand.audit import END, Entry, index_name, texts
+from deskhand.audit import END, Entry, index_name, masked, texts
 from deskhand.store import Transaction, marks
 
 SCAN = 5000
@@ -46,10 +46,13 @@ class EntryFilter:
             return False
         if self.request not in (None, (entry.parameters or {}).get("action_id")):
             return False
-        return (
-            self.text is None
-            or self.text.casefold() in f"{entry.target}\n{entry.error or ''}".casefold()
-        )
+        return self.text is None or _holds(entry, self.text)
+
+
+def _holds(entry: Entry, words: str) -> bool:
+    """Whether the words stand in the entry; an address stands there with its first letter and its domain alone."""
+    text = f"{entry.target}\n{entry.error or ''}".casefold()
+    return words.casefold() in text or ("@" in words and masked(words).casefold() in text)
 
 
 @dataclass(frozen=True, slots=True)

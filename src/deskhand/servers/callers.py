@@ -41,6 +41,8 @@ _PROGRAMS = {
     "openai-mcp": "ChatGPT",
 }
 """What people call programs that call themselves so."""
+_NAMELESS = frozenset({"", "mcp", "mcp-client", "example-client"})
+"""What a library says where the program that uses it has not named itself."""
 
 _OWN_WORDS = re.compile(r"(?:you|your|the|person|desk)\b", re.IGNORECASE)
 """With these the desk speaks of the person and of itself; a program's name that begins so is quoted."""
@@ -72,7 +74,7 @@ def asker_of(name: str | None) -> str:
 def describe_caller(said: Implementation | None) -> str:
     """Who calls, as a person knows them: what the program calls itself, and how it came in."""
     name = "An assistant"
-    if said is not None:
+    if said is not None and said.name.casefold() not in _NAMELESS:
         known = _PROGRAMS.get(said.name.casefold())
         name = printable(f"{known or said.title or said.name} {said.version}", 1000)
         name = printable(spell_out_name(name), 60).strip()

@@ -13,7 +13,7 @@ from deskhand.audit import Entry
 from deskhand.mail import MailSummary
 from deskhand.web.render import templates
 from deskhand.web.times import shown_on, today_of
-from deskhand.wording import name_action, name_result, plain_error, spaced
+from deskhand.wording import name_action, name_result, name_target, plain_error, spaced
 
 KEPT = 500
 LONGEST = 3000
@@ -56,7 +56,11 @@ def make_mail(today: date, zone: str, mail: MailSummary) -> Markup:
 def make_entry(today: date, zone: str, seq: int, entry: Entry, who: str) -> Markup:
     pieces: Any = templates().get_template("timeline_row.html").module
     when = shown_on(today, datetime.fromisoformat(entry.timestamp), zone)
-    names = name_action(entry.action_type), name_result(entry.result)
+    names = (
+        name_action(entry.action_type),
+        name_result(entry.result),
+        name_target(entry.target),
+    )
     error = plain_error(entry.error or "")
     row: Markup = pieces.row(seq, entry, *names, error, who, when, _details(entry))
     return row
@@ -64,6 +68,8 @@ def make_entry(today: date, zone: str, seq: int, entry: Entry, who: str) -> Mark
 
 def _details(entry: Entry) -> list[tuple[str, str]]:
     rows = [("written as", f"{entry.actor}, {entry.action_type}, {entry.result}")]
+    if name_target(entry.target) != entry.target:
+        rows.append(("about", entry.target))
     for key, value in (entry.parameters or {}).items():
         if key == "asker":
             continue  # it stands before the line
