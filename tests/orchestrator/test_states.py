@@ -146,6 +146,22 @@ def test_archive_urgent_delegate_and_needs_info_go_where_the_seed_draws_them(
     assert len(office.mails("label:AI_PROCESSED")) == 4
 
 
+@requirement("cli:approvals")
+def test_the_terminal_shows_an_urgent_card_in_words_with_the_mail_it_answers(
+    office: Office,
+) -> None:
+    office.receive(letter(subject="Alarm!", body="The shed burns.\n", message_id="<a@x>"))
+    office.once()
+    name = office.properties(office.only("Drafts"))["draft_id"]
+    shown = office.home.command("show", name)
+
+    _, _, original = shown.stdout.partition("## The mail that it answers")
+    assert "draft_id" not in shown.stdout
+    assert "The shed burns." in original
+    assert "Subject: Alarm!" in original
+    assert not re.search(r"\d{4}-\d\d-\d\dT", shown.stdout + shown.stderr)
+
+
 @requirement("orchestrator:edited")
 def test_an_edited_draft_is_sent_as_edited_and_the_edit_is_shown_and_remembered(
     office: Office,

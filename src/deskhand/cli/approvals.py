@@ -22,7 +22,7 @@ from deskhand.errors import InvalidInput
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
-    from deskhand.gate.cards import Card
+    from deskhand.gate.cards import Card, Original
     from deskhand.gate.claims import Claim
     from deskhand.gate.letters import Letter
 
@@ -118,36 +118,34 @@ async def _waiting(desk: "Desk", *, snoozed: bool) -> "list[Card]":
 
 
 def _show(options: argparse.Namespace) -> None:
-    from deskhand.cli.asking import describe_card
-    from deskhand.gate import links
+    from deskhand.cli.asking import describe_card, write_card
     from deskhand.wording import name_state
 
-    async def work(desk: "Desk") -> "tuple[Card, str, str | None]":
+    async def work(desk: "Desk") -> "tuple[Card, str, str | None, Original | None]":
         request = await desk.waiting.find(options.id)
         text = desk.door.show(request)
         file = None
         if place := desk.settings.own_place:
             file = str(place.absolute() / request.place / request.file)
-        seen = links.read_html(request.action.body, as_text=request.action.as_text)
-        if request.home == "Drafts" and seen:
-            text = f"{text}\n## What a reader sees\n\nIt leaves as HTML. A reader sees this text:\n\n{seen.text}\n"
-        if request.home == "Drafts" and request.difference:
-            text = f"{text}\n## What was changed\n\n{request.difference}\n"
-        return await desk.waiting.card_as_answered(options.id), text, file
+        card = await desk.waiting.card_as_answered(options.id)
+        original = None if options.json else await desk.waiting.original(card)
+        return card, text, file, original
 
-    card, text, file = _at_request(options, work)
+    card, text, file, original = _at_request(options, work)
     if options.json:
         print(json.dumps(_fields(card) | {"filepath": file, "text": text}))
         return
-    print(plain(text))
-    for line in (f"state: {name_state(card.state, card.kind)}", *describe_card(card)):
-        print(one_line(line), file=sys.stderr)
-    print(
+    print(plain(write_card(card, original)))
+    lines = [
+        f"state: {name_state(card.state, card.kind)}",
+        *describe_card(card),
+        f"asked: {say_time(card.created)}, by {card.asker}",
+        f"expires: {say_time(card.expires)}" if card.expires else "",
         f"digest: {card.digest}",
-        *([one_line(f"note: {card.note}")] if card.note else []),
-        sep="\n",
-        file=sys.stderr,
-    )
+        f"note: {card.note}" if card.note else "",
+        f"tried again: {say_time(card.retry)}" if card.retry else "",
+    ]
+    print(*(one_line(line) for line in lines if line), sep="\n", file=sys.stderr)
 
 
 def _approve(options: argparse.Namespace) -> None:
@@ -169,10 +167,11 @@ def _approve_seen(options: argparse.Namespace) -> "Card":
     """Show it first; a question with choices is answered by one of them, for a yes is none."""
     from deskhand.cli import asking
 
-    async def look(desk: "Desk") -> "tuple[Card, float]":
-        return await desk.waiting.card(options.id), desk.settings.hold_seconds
+    async def look(desk: "Desk") -> "tuple[Card, Original | None, float]":
+        card = await desk.waiting.card(options.id)
+        return card, await desk.waiting.original(card), desk.settings.hold_seconds
 
-    card, hold = _at_request(options, look)
+    card, original, hold = _at_request(options, look)
     if card.choices and card.state in _ANSWERABLE:
         choice = asking.ask_for_choice(card)
         if choice is None:
@@ -184,7 +183,7 @@ def _approve_seen(options: argparse.Namespace) -> "Card":
                 card.id, card.digest, choice, "person", claim(desk)
             )
         )
-    if not asking.ask_for_yes(card, hold):
+    if not asking.ask_for_yes(card, hold, original):
         raise InvalidInput(
             "nothing was approved", hint=f"`deskhand reject {card.id}` says no"
         )

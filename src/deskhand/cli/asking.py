@@ -3,20 +3,29 @@
 import math
 import sys
 import time
+from datetime import datetime
 
-from deskhand.cli.command import one_line, plain
+from deskhand.cli.command import one_line, plain, say_time
 from deskhand.cli.editing import write_letter
 from deskhand.errors import InvalidInput
-from deskhand.gate.cards import TARGETS, WORDS, Card
+from deskhand.gate.cards import TARGETS, WORDS, Card, Kind, Original
 from deskhand.gate.links import read_html
 
+_ACTS: dict[Kind, str] = {
+    "update_emails": "is done",
+    "call_tool": "counts",
+    "ask_person": "counts",
+}
+"""What comes of a yes when its hold ends, where nothing leaves."""
 
-def ask_for_yes(card: Card, hold: float) -> bool:
+
+def ask_for_yes(card: Card, hold: float, original: Original | None = None) -> bool:
     """Whether the person says yes to what they are shown, after the time in which they can think better of it."""
-    show_card(card)
+    show_card(card, original)
     if not _confirm(card):
         return False
-    _count_down(hold)
+    acts = _ACTS.get(card.kind, "leaves")
+    _count_down(hold, acts)
     return True
 
 
@@ -37,17 +46,41 @@ def ask_for_choice(card: Card) -> str | None:
     )
 
 
-def show_card(card: Card) -> None:
+def show_card(card: Card, original: Original | None = None) -> None:
     """What would leave, and what there is to know of it."""
+    print(plain(write_card(card, original)), file=sys.stderr)
+    for line in describe_card(card):
+        print(one_line(line), file=sys.stderr)
+
+
+def write_card(card: Card, original: Original | None) -> str:
+    """What would leave, how a reader sees it, what the person changed in it, and the mail that it answers."""
     heading, _, body = write_letter(card).partition("\n\n")
     if card.kind in TARGETS:
         heading = heading.replace("To:", f"{TARGETS[card.kind].capitalize()}:", 1)
-    print(plain(f"{heading}\n\n{body}"), file=sys.stderr)
+    parts = [f"{heading}\n\n{body}"]
     if seen := read_html(card.body, card.html, as_text=card.as_text):
         how = "It leaves as HTML too" if card.html else "It leaves as HTML"
-        print(plain(f"\n{how}. A reader sees this text:\n\n{seen.text}\n"), file=sys.stderr)
-    for line in describe_card(card):
-        print(one_line(line), file=sys.stderr)
+        parts.append(
+            f"## What a reader sees\n\n{how}. A reader sees this text:\n\n{seen.text}"
+        )
+    if card.difference:
+        parts.append(f"## What was changed\n\n{card.difference}")
+    if original is not None:
+        parts.append(_write_original(original))
+    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def _write_original(mail: Original) -> str:
+    date = f"Date: {say_time(datetime.fromisoformat(mail.date))}" if mail.date else ""
+    lines = (
+        f"From: {one_line(mail.sender)}" if mail.sender else "",
+        date,
+        f"Subject: {one_line(mail.subject)}" if mail.subject else "",
+        *(f"Warning: {one_line(each)}" for each in mail.warnings),
+    )
+    heading = "\n".join(filter(None, lines))
+    return f"## The mail that it answers\n\n{heading}\n\n{mail.text}"
 
 
 def describe_card(card: Card) -> list[str]:
@@ -89,11 +122,11 @@ def _ask(question: str) -> None:
     print(question, end="", file=sys.stderr, flush=True)
 
 
-def _count_down(seconds: float) -> None:
+def _count_down(seconds: float, acts: str) -> None:
     """Let a yes rest: whoever presses Ctrl-C meanwhile has approved nothing."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
-        _ask(f"\rIt counts in {math.ceil(left)} s; Ctrl-C takes it back. ")
+        _ask(f"\rIt {acts} in {math.ceil(left)} s; Ctrl-C takes it back. ")
         time.sleep(min(left, 1))
     if seconds:
         print(file=sys.stderr)
