@@ -172,6 +172,13 @@ def plain_error(error: str) -> str:
     return _CODE.sub("", error)
 
 
+def begin_small(sentence: str) -> str:
+    """A sentence as it goes on after a colon; a name in capitals keeps them."""
+    if sentence[1:2].isupper():
+        return sentence
+    return f"{sentence[:1].lower()}{sentence[1:]}"
+
+
 def quoted(words: str) -> str:
     """Somebody's words as the end of a sentence, with one full stop."""
     words = words.strip()

@@ -345,6 +345,6 @@ def test_the_terminal_calls_a_call_no_mail_and_names_times_as_people_do(site: Si
     site.home.command("snooze", asked.id, "2h")
     said_then = site.home.command("status").stdout
     assert asked.id not in said_then
-    assert "Nothing waits.\n\nNot in this list: snoozed: 1." in said_then
+    assert "Nothing waits.\n\nNot in this list: 1 snoozed." in said_then
     assert "03:04:05" not in said_then
     assert "2 Jan" in said_then

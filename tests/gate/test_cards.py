@@ -38,6 +38,7 @@ from deskhand.gate.waiting import Waiting, count_waiting
 from deskhand.mail import FullMessage, Mailbox
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.orchestrator.replies import look_around
+from deskhand.orchestrator.status import facts, page
 from deskhand.servers.email import email_server
 from deskhand.store import Store, Transaction
 from deskhand.tasks import due
@@ -712,6 +713,24 @@ async def test_a_yes_that_cannot_act_yet_says_why(
             "Email sent successfully."
         )
         assert (await desk.waiting.card(card.id)).note is None
+
+
+@requirement("gate:rate")
+async def test_what_waits_for_the_limit_says_so_once_and_is_named_in_the_status(
+    study: Study,
+) -> None:
+    one = {"DESKHAND_HOLD_SECONDS": "0", "DESKHAND_MAX_SENDS": "1"}
+    async with study.opened(**one) as (desk, client):
+        for subject in ("First", "Second"):
+            card = await asked(desk, client, subject=subject)
+            done = await desk.answers.approve(card.id, card.digest, "person")
+        found = await facts(desk)
+
+    assert (done.state, done.note) == ("approved", "1 mail has left in this window.")
+    assert (found.limited, found.held) == (1, 0)
+    assert "Not in this list: 1 approved and waiting for the limit." in page(
+        found, study.clock()
+    )
 
 
 class Faulty:

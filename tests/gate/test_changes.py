@@ -326,12 +326,42 @@ async def test_nobody_edits_a_list_of_mails(client: Client, desk: Desk) -> None:
 
 
 @requirement("mail:bulk-waits")
+@pytest.mark.parametrize(
+    ("unread", "subject", "reason"),
+    [
+        ((False, False), "Move 2 mails to the trash", None),
+        (
+            (True,),
+            "Move 1 mail to the trash, unread",
+            "1 mail that nobody has read goes into the trash.",
+        ),
+        (
+            (True, True, False),
+            "Move 3 mails to the trash, 2 of them unread",
+            "2 mails that nobody has read go into the trash.",
+        ),
+    ],
+)
+def test_what_goes_into_the_trash_is_said_in_plain_words(
+    unread: tuple[bool, ...], subject: str, reason: str | None
+) -> None:
+    mails = tuple(
+        ListedMail(id=f"m{number}", sender="ann@example.org", subject="", unread=each)
+        for number, each in enumerate(unread)
+    )
+    change = MailChange(account="me@example.com", do="trash", mails=mails)
+
+    assert change.subject == subject
+    assert assess_change(change).reasons == ((reason,) if reason else ())
+
+
+@requirement("mail:bulk-waits")
 def test_a_small_change_is_no_risk_and_says_what_it_is() -> None:
     listed = ListedMail(id="m1", sender="ann@example.org", subject="", unread=False)
     small = MailChange(account="me@example.com", do="label", label="Bills", mails=(listed,))
 
     assert assess_change(small).level == "low"
-    assert small.subject == "label Bills: 1 mail, 0 unread"
+    assert small.subject == "Put the label “Bills” on 1 mail"
     assert "(no subject) (from ann@example.org)" in small.body
 
 

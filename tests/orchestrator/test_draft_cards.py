@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -65,6 +66,15 @@ def test_a_draft_is_a_card_and_leaves_exactly_as_the_person_edited_it(
         None,
     )
     assert (card.asked_by, card.reason) == ("rule:questions", "the rule 'questions'")
+    assert (card.what, card.claim, card.rule_says) == ("drafted reply", None, None)
+    by_words = replace(card, reason="Ann may always know.")
+    assert (by_words.claim, by_words.rule_says) == (None, "Ann may always know.")
+    by_model = replace(card, asked_by="openai:gpt", reason="She asked.", answers=None)
+    assert (by_model.what, by_model.claim, by_model.rule_says) == (
+        "new mail",
+        "She asked.",
+        None,
+    )
     assert (card.to[0].address, card.to[0].known, card.risk.level) == (
         "ann@example.org",
         True,
@@ -327,8 +337,7 @@ def test_a_note_that_somebody_put_into_drafts_is_shown_as_what_it_is(
     broken = only_card(office)
     assert (broken.state, broken.risk.level) == ("waiting", "high")
     assert (
-        "cannot be sent as its file stands: the draft's to is missing"
-        in broken.risk.reasons[0]
+        "cannot be sent as it stands: the draft's to is missing" in broken.risk.reasons[0]
     )
     with pytest.raises(InvalidInput, match="it cannot be sent as it stands"):
         at_the_desk(

@@ -644,7 +644,7 @@ async def test_a_change_of_mails_is_answered_on_the_page_and_edited_by_nobody(
     ((card,), _) = await desk.waiting.cards()
 
     page = (await person.reads(f"/approvals/{card.id}")).text
-    assert "trash: 1 mail, 1 unread" in page
+    assert "Move 1 mail to the trash, unread" in page
     assert "<dt>Mailbox</dt>" in page
     assert "<dt>To</dt>" not in page
     assert "&lt;b&gt;Offer&lt;/b&gt;" in page

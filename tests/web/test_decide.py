@@ -143,7 +143,7 @@ async def test_the_numbers_of_the_dashboard_add_up(room: Room) -> None:
     assert left == before.to_decide == len(SUBJECTS)
     assert (found.to_decide, found.mails_put_off) == (left - 1, 1)
     assert (
-        f"- {left - 1} mails to decide\n\nNot in this list: mails to decide that were put off: 1."
+        f"- {left - 1} mails to decide\n\nNot in this list: 1 mail to decide, put off."
         in told
     )
     assert f"| to decide | {left - 1} |\n" in told

@@ -314,7 +314,6 @@ def _at_the_desk(work: "Callable[[Desk], Awaitable[T]]") -> T:
 
 
 def _print(card: "Card", options: argparse.Namespace) -> None:
-    from deskhand.gate.cards import WORDS
     from deskhand.wording import name_state
 
     to = ", ".join(
@@ -323,7 +322,7 @@ def _print(card: "Card", options: argparse.Namespace) -> None:
     until = f"  until {say_time(card.until)}" if card.until else ""
     asked = f"  asked by {card.asker}, {say_time(card.created)}"
     state = name_state(card.state, card.kind)
-    what = f"{WORDS[card.kind]}  {to}  {card.subject}"
+    what = f"{card.what}  {to}  {card.subject}"
     line = f"{card.id}  {state:<8}  {card.risk.level:<6}  {what}{until}{asked}"
     print(json.dumps(_fields(card)) if options.json else one_line(line))
 

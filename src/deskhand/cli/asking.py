@@ -8,7 +8,7 @@ from datetime import datetime
 from deskhand.cli.command import one_line, plain, say_time
 from deskhand.cli.editing import write_letter
 from deskhand.errors import InvalidInput
-from deskhand.gate.cards import TARGETS, WORDS, Card, Kind, Original
+from deskhand.gate.cards import TARGETS, Card, Kind, Original
 from deskhand.gate.links import read_html
 
 _ACTS: dict[Kind, str] = {
@@ -95,7 +95,7 @@ def describe_card(card: Card) -> list[str]:
         people = [f"{TARGETS[card.kind]}: {each.address}" for each in card.to]
     sender = [f"from: {card.account}"] if card.account else []
     return [
-        f"what: {WORDS[card.kind]}",
+        f"what: {card.what}",
         *(_describe_leaving(card) if card.kind == "unsubscribe" else []),
         *sender,
         *people,

@@ -27,6 +27,7 @@ from deskhand.gate.undo import LastAnswer, find_last, take_back
 from deskhand.gate.webauthn import Said
 from deskhand.gate.written_answers import approve, give
 from deskhand.store import Transaction
+from deskhand.wording import begin_small
 
 RESPONSE = "do it this way: "
 LAST_CALL = timedelta(hours=1)
@@ -279,7 +280,8 @@ class Answers(PersonsWord):
             request.action.demand_answer("yes", request.id)
         if request.fault is not None:
             raise InvalidInput(
-                f"it cannot be sent as it stands: {request.fault}", hint="edit it first"
+                f"it cannot be sent as it stands: {begin_small(request.fault)}",
+                hint="edit it first",
             )
         now = await self._door.catch_edit(request)
         if now.revision != request.revision:

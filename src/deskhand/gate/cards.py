@@ -15,6 +15,7 @@ from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.recipients import Acquaintance, Recipient
 from deskhand.gate.requests import Request, State, describe_earlier_send
 from deskhand.gate.risk import Risk, assess_action
+from deskhand.wording import begin_small
 
 Kind = Literal[
     "send_email",
@@ -43,6 +44,8 @@ WORDS: dict[Kind, str] = {
     "draft": "drafted reply",
 }
 """What each is called."""
+_RULE = "rule:"
+"""Before the name of the person's rule that drafted it."""
 CardState = State | Literal["snoozed"]
 
 
@@ -123,6 +126,26 @@ class Card:
     @property
     def everybody(self) -> tuple[Recipient, ...]:
         return (*self.to, *self.cc, *self.bcc)
+
+    @property
+    def what(self) -> str:
+        """What it is called. A draft that answers nothing is a mail of its own."""
+        if self.kind == "draft" and self.answers is None:
+            return WORDS["send_email"]
+        return WORDS[self.kind]
+
+    @property
+    def claim(self) -> str | None:
+        """What whoever asked says why; of the person's own rule nothing has to be taken on trust."""
+        return None if self.asked_by.startswith(_RULE) else self.reason
+
+    @property
+    def rule_says(self) -> str | None:
+        """The words that the person wrote into their rule; a rule without any is named as who asks."""
+        name = self.asked_by.removeprefix(_RULE)
+        if name == self.asked_by or self.reason == f"the rule '{name}'":
+            return None
+        return self.reason
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -225,7 +248,8 @@ def assess_card(
     if request.fault is None:
         return found
     return Risk(
-        "high", (f"It cannot be sent as its file stands: {request.fault}.", *found.reasons)
+        "high",
+        (f"It cannot be sent as it stands: {begin_small(request.fault)}.", *found.reasons),
     )
 
 

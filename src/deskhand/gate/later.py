@@ -25,10 +25,12 @@ async def postpone(
     due = None
     match outcome:
         case SendingOff(why):
-            note = f"You approved it; {say_off(why, 'it was logged and not sent')}."
+            said = say_off(why, "it was logged and not sent")
+            note = f"{said[:1].upper()}{said[1:]}."
             changes = {"resting": "dev_mode", "note": note}
         case Limited(limits, wait):
-            note = f"You approved it; {limits.most} mails have left in this window."
+            left = "1 mail has" if limits.most == 1 else f"{limits.most} mails have"
+            note = f"{left} left in this window."
             changes = {"resting": "rate", "note": note}
             due = now + wait
         case _:

@@ -233,6 +233,14 @@ def count_unfinished(tx: Transaction, now: datetime) -> tuple[int, int]:
     return found.get("sending", 0), found.get("unknown", 0)
 
 
+def count_limited(tx: Transaction) -> int:
+    """How many the person said yes to that wait for the rate limit."""
+    sql = "SELECT count(*) FROM requests WHERE state = 'approved' AND resting = 'rate'"
+    row = tx.one(sql)
+    assert row is not None  # noqa: S101 - a count has a row
+    return int(row[0])
+
+
 def count_states(tx: Transaction) -> dict[str, int]:
     """How many requests that a person said yes to are in which state."""
     return dict(

@@ -9,6 +9,19 @@ from deskhand.errors import InvalidInput, printable
 from deskhand.gate.face import NoMail
 from deskhand.mail.changes import Doing
 
+_SAYS: dict[Doing, str] = {
+    "read": "Mark {mails} as read",
+    "unread": "Mark {mails} as unread",
+    "star": "Star {mails}",
+    "unstar": "Take the star off {mails}",
+    "archive": "Archive {mails}",
+    "unarchive": "Move {mails} back to the inbox",
+    "trash": "Move {mails} to the trash",
+    "untrash": "Take {mails} out of the trash",
+    "label": "Put the label “{label}” on {mails}",
+    "unlabel": "Take the label “{label}” off {mails}",
+}
+
 
 class ListedMail(BaseModel):
     """A mail that is to be changed, as the person sees it in the list."""
@@ -58,9 +71,12 @@ class MailChange(NoMail):
 
     @property
     def subject(self) -> str:
-        name = f" {self.label}" if self.label else ""
-        mails = "1 mail" if len(self.mails) == 1 else f"{len(self.mails)} mails"
-        return f"{self.do}{name}: {mails}, {self.unread} unread"
+        several = len(self.mails) > 1
+        mails = f"{len(self.mails)} mails" if several else "1 mail"
+        said = _SAYS[self.do].format(mails=mails, label=self.label)
+        if not self.unread:
+            return said
+        return f"{said}, {self.unread} of them unread" if several else f"{said}, unread"
 
     @property
     def body(self) -> str:
@@ -69,7 +85,7 @@ class MailChange(NoMail):
 
     @property
     def question(self) -> str:
-        return f"Change mails: {self.subject}"
+        return self.subject
 
     @property
     def about(self) -> str:

@@ -50,9 +50,10 @@ def assess_change(change: MailChange) -> Risk:
     """What is odd about a change of many mails: the trash holds what nobody has read."""
     reasons: list[tuple[Level, str]] = []
     if change.do == "trash" and change.unread:
-        reasons.append(
-            ("high", f"{change.unread} mails that nobody has read go into the trash.")
-        )
+        several = change.unread > 1
+        mails = f"{change.unread} mails" if several else "1 mail"
+        said = f"{mails} that nobody has read {'go' if several else 'goes'} into the trash."
+        reasons.append(("high", said))
     if len(change.mails) > MANY:
         reasons.append(("medium", f"It concerns {len(change.mails)} mails at once."))
     return _weigh(reasons)

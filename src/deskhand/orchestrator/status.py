@@ -85,6 +85,8 @@ class Status(BaseModel):
     """Of agents to the person."""
     held: int = 0
     """Requests that are approved and rest until their time."""
+    limited: int = 0
+    """Requests that are approved and leave when the limit lets them."""
     snoozed: int = 0
     """Requests that the person put off."""
     mails_put_off: int = 0
@@ -128,6 +130,7 @@ async def facts(desk: Desk) -> Status:
             to_decide=steps.count_left(tx, now),
             unread_messages=messages,
             held=counts.held,
+            limited=lists.count_limited(tx),
             snoozed=counts.snoozed,
             mails_put_off=steps.count_put_off(tx, now),
             idle=idle,
@@ -346,10 +349,13 @@ def _list_resting(status: Status) -> list[str]:
     counts = {
         wording.name_state("held"): status.held,
         wording.name_state("snoozed"): status.snoozed,
-        "mails to decide that were put off": status.mails_put_off,
+        "approved and waiting for the limit": status.limited,
     }
-    said = [f"{name}: {count}" for name, count in counts.items() if count]
-    return [f"Not in this list: {'; '.join(said)}."] if said else []
+    said = [f"{count} {name}" for name, count in counts.items() if count]
+    if status.mails_put_off:
+        mails = "1 mail" if status.mails_put_off == 1 else f"{status.mails_put_off} mails"
+        said.append(f"{mails} to decide, put off")
+    return [f"Not in this list: {', '.join(said)}."] if said else []
 
 
 def _list_files(
@@ -368,7 +374,9 @@ def _waiting(request: Request, now: datetime) -> WaitingLine:
     action = request.action
     people = _name_people(action.everybody or (action.to,))
     whom = f" to {people}" if people else ""
-    kind: Kind = "draft" if request.origin == "draft" else action.kind
+    kind: Kind = action.kind
+    if request.origin == "draft" and action.reply_to_message_id is not None:
+        kind = "draft"
     about = f"{WORDS[kind]}{whom}: {action.subject}"
     what = f"{action.kind}{whom}: {action.subject}"
     if request.origin == "draft":

@@ -48,7 +48,7 @@ _SAID = {
     "responded": "Your note goes back to whoever asked. Nothing leaves.",
     "snoozed": "Snoozed. It comes back by itself.",
     "woken": "It waits again.",
-    "undone": "Undone. Nothing left; it waits again.",
+    "undone": "Undone. Nothing was sent or changed; it waits again.",
     "batch": "Approved.",
 }
 _MOST_ROWS = 1000

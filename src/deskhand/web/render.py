@@ -16,7 +16,6 @@ from starlette.responses import HTMLResponse
 from deskhand.app import Desk
 from deskhand.errors import DeskError
 from deskhand.gate import passkeys, passwords
-from deskhand.gate.cards import WORDS
 from deskhand.gate.undo import find_last
 from deskhand.gate.waiting import Counts, count_waiting
 from deskhand.gate.webauthn import Passkey
@@ -83,7 +82,6 @@ def templates() -> Environment:
     made.filters["spelled"] = spell_out_line
     made.filters["coded"] = coded
     made.filters["sentence"] = sentence
-    made.globals["words_for"] = WORDS
     made.globals["name_state"] = name_state
     return made
 
