@@ -159,7 +159,7 @@ def test_the_command_line_shows_and_proves_the_record(home: Home) -> None:
     store.close()
 
     assert "Write note  j***@example.com  done" in shown.stdout
-    assert (whole.returncode, whole.stdout) == (0, "whole: 1 entries\n")
+    assert (whole.returncode, whole.stdout) == (0, "Record intact: 1 entry verified.\n")
     assert broken.returncode == 1
     assert '"first_bad_line": 1' in broken.stdout
 
@@ -437,7 +437,7 @@ def test_a_line_that_comes_while_the_record_is_verified_is_no_missing_one(
         other.commit()
     said, _ = verifying.communicate()
 
-    assert (verifying.returncode, said) == (0, "whole: 5 entries\n")
+    assert (verifying.returncode, said) == (0, "Record intact: 5 entries verified.\n")
     assert store.write_sync(audit.verify) == audit.Verified(6)
 
 

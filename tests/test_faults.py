@@ -166,7 +166,7 @@ def test_a_record_that_lost_its_end_is_found(home: Home) -> None:
 
     assert found.returncode == 1
     assert "the record had 40 lines" in found.stdout
-    assert "not whole: line" in doctor_says
+    assert "NOT intact: line" in doctor_says
 
 
 @requirement("faults:record")

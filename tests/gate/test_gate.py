@@ -544,7 +544,10 @@ async def test_every_call_is_on_the_record_once_and_redacted(site: Site) -> None
     (log,) = (site.home.vault / "Logs" / "actions").iterdir()
     assert log.stat().st_mode & 0o777 == 0o600
     # Beside the calls stands the person's answer, which came in by the vault's door.
-    assert site.home.command("log", "--verify").stdout == "whole: 8 entries\n"
+    assert (
+        site.home.command("log", "--verify").stdout
+        == "Record intact: 8 entries verified.\n"
+    )
 
 
 @requirement("gate:asks")
@@ -693,7 +696,9 @@ async def test_a_vault_that_takes_no_line_hides_no_result_and_the_record_has_it(
         "CRITICAL",
         "a***@example.org",
     )
-    assert site.home.command("log", "--verify").stdout == "whole: 1 entries\n"
+    assert (
+        site.home.command("log", "--verify").stdout == "Record intact: 1 entry verified.\n"
+    )
 
 
 @requirement("gate:repeated-call")

@@ -442,7 +442,7 @@ async def test_all_that_match_are_those_of_the_account_that_the_page_shows(
         done = await person.sends("/mail/change", _fields(sure.text, "/mail/change"))
         left = await desk.mailbox.search("in:inbox", 10)
 
-    assert "<h1>1 mail, 1 unread</h1>" in sure.text
+    assert "<h1>Archive 1 mail?</h1>" in sure.text
     assert "me@work.example" in sure.text
     assert (
         done.headers["location"] == "/mail?q=in%3Ainbox&account=work&done=archive&count=1"

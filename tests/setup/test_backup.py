@@ -126,7 +126,7 @@ def test_a_desk_that_is_being_written_is_backed_up_whole_and_comes_back(
     assert lines(Path(done.json["aside"])) == kept
     assert (
         account.deskhand("log", "--verify").out
-        == f"whole: {made.json['entries'] + 1} entries\n"
+        == f"Record intact: {made.json['entries'] + 1} entries verified.\n"
     )
     assert "hello" in account.deskhand("mail", "search", "").out
     assert "codex" in account.deskhand("token", "list").out

@@ -1,5 +1,6 @@
 import asyncio
 import os
+import re
 import socket
 import sqlite3
 import stat
@@ -256,6 +257,25 @@ def test_warnings_name_the_port_dev_mode_secrets_in_git_and_old_clients(
     assert done.code == 0
 
 
+@requirement("doctor:findings")
+def test_a_sound_desk_is_told_in_words_and_without_a_warning(account: Account) -> None:
+    account.set_up("--make-folders")
+    (account.own / "Plans").rmdir()
+    account.deskhand("log")
+    done = account.deskhand("doctor", "--json")
+
+    assert finding(done, "folders") == {
+        "name": "folders",
+        "state": "good",
+        "says": "in the vault; Plans will be made when needed",
+        "fix": None,
+    }
+    assert finding(done, "database")["says"] == "sqlite, in order and up to date"
+    assert re.match(
+        r"\w{3} \d{1,2} \w{3} 20\d\d, \d\d:\d\d; ", finding(done, "clock")["says"]
+    )
+
+
 @requirement("doctor:fix")
 def test_fix_repairs_what_is_safe_says_so_and_touches_nothing_else(
     account: Account,
@@ -314,7 +334,7 @@ def test_deeply_the_desk_is_tried_as_strangers_would(account: Account) -> None:
     broken = account.deskhand("doctor", "--deep", "--json")
 
     assert {states(whole)[name] for name in names} == {"good"}
-    assert finding(whole, "record")["says"] == "whole: 1 line"
+    assert finding(whole, "record")["says"] == "intact: 1 entry"
     assert [states(broken)[name] for name in ("integrity", "private files")] == [
         "bad",
         "bad",

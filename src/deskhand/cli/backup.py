@@ -40,9 +40,9 @@ def _backup(options: argparse.Namespace) -> None:
     made = backup(
         load().settings, options.file, utc_now(), database=not options.without_database
     )
-    proof = f"record whole: {made.entries} entries"
-    if made.entries is None:
-        proof = "without the database"
+    proof = "without the database"
+    if made.entries is not None:
+        proof = f"record intact: {made.entries:,} entries"
     text = f"""\
 {made.file}: {len(made.members)} files, read back, {proof}
 It holds the desk's keys: keep it where only you can read it. Not in it: the vault, and the keyring's secrets."""

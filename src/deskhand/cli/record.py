@@ -69,21 +69,21 @@ def _verify(desk: "Desk", options: argparse.Namespace) -> int:
             "forged_answer": answers.name,
             "why": answers.why,
         }
-        tell(options, facts, f"NOT whole: {answers.why}")
+        tell(options, facts, f"Record NOT intact: {answers.why}.")
         return 1
 
     match anyio.run(verify):
         case audit.Verified(entries):
             facts = {"whole": True, "entries": entries, "signatures": answers.signatures}
-            said = f"whole: {entries} entries"
-            if answers.signatures:
-                said += f", {answers.signatures} signatures"
+            many = "1 entry" if entries == 1 else f"{entries:,} entries"
+            signed = f" and {answers.signatures} signatures" if answers.signatures else ""
+            said = f"Record intact: {many}{signed} verified."
             if answers.unchecked:
                 facts["unchecked_answers"] = answers.unchecked
-                said += f"; {answers.unchecked} answers are older than this desk's key and were not checked"
+                said += f" {answers.unchecked} answers are older than this desk's key and were not checked."
             tell(options, facts, said)
             return 0
         case audit.Broken(seq, why):
             facts = {"whole": False, "first_bad_line": seq, "why": why}
-            tell(options, facts, f"NOT whole: line {seq}: {why}")
+            tell(options, facts, f"Record NOT intact: line {seq}: {why}.")
             return 1

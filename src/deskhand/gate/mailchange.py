@@ -23,6 +23,12 @@ _SAYS: dict[Doing, str] = {
 }
 
 
+def say_change(do: Doing, label: str, count: int) -> str:
+    """What is done with so many mails, as one says what one wants."""
+    mails = "1 mail" if count == 1 else f"{count} mails"
+    return _SAYS[do].format(mails=mails, label=label)
+
+
 class ListedMail(BaseModel):
     """A mail that is to be changed, as the person sees it in the list."""
 
@@ -71,11 +77,10 @@ class MailChange(NoMail):
 
     @property
     def subject(self) -> str:
-        several = len(self.mails) > 1
-        mails = f"{len(self.mails)} mails" if several else "1 mail"
-        said = _SAYS[self.do].format(mails=mails, label=self.label)
+        said = say_change(self.do, self.label, len(self.mails))
         if not self.unread:
             return said
+        several = len(self.mails) > 1
         return f"{said}, {self.unread} of them unread" if several else f"{said}, unread"
 
     @property

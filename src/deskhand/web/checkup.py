@@ -27,6 +27,16 @@ DONE = {
     "others": "All other sessions have ended.",
     "revoked": "The token opens nothing any more.",
 }
+_CHECKS = {
+    "ledger": "unfinished sends",
+    "parts": "what runs",
+    "approvals": "sending",
+    "port": "address",
+    "model": "language model",
+    "index": "search of notes",
+    "secrets": "keys",
+}
+"""What the page calls a check whose name in `deskhand doctor` says little."""
 
 
 def routes() -> list[Route]:
@@ -48,6 +58,7 @@ async def _checkup(request: Request) -> Response:
         "checkup.html",
         title="Health",
         findings=await _findings(desk),
+        check_names=_CHECKS,
         sessions=[
             (each, shown_time(desk, each.created), shown_time(desk, each.seen))
             for each in signed_in

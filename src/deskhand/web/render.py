@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse
 from deskhand.app import Desk
 from deskhand.errors import DeskError
 from deskhand.gate import passkeys, passwords
+from deskhand.gate.mailchange import say_change
 from deskhand.gate.undo import find_last
 from deskhand.gate.waiting import Counts, count_waiting
 from deskhand.gate.webauthn import Passkey
@@ -83,6 +84,7 @@ def templates() -> Environment:
     made.filters["coded"] = coded
     made.filters["sentence"] = sentence
     made.globals["name_state"] = name_state
+    made.globals["say_change"] = say_change
     return made
 
 

@@ -65,7 +65,7 @@ def folders(desk: Desk) -> Finding:
         )
     if not root.is_dir():
         return warning(
-            f"{root.name} will be made when needed", "deskhand doctor --fix makes it now"
+            f"{root.name} will be made when needed", "`deskhand doctor --fix` makes it now"
         )
     return _look_into(root)
 
@@ -88,16 +88,20 @@ def _look_into(root: Path) -> Finding:
     if shut:
         raise VaultClosed(root / shut[0])
     missing = [name for name in FOLDERS if not (root / name).is_dir()]
-    if missing:
+    if len(missing) == len(FOLDERS):
         says = f"{', '.join(missing)} will be made when needed"
-        return warning(says, "deskhand doctor --fix makes them now")
+        return warning(says, "`deskhand doctor --fix` makes them now")
     if _is_open(root) and (
-        open_to_others := [name for name in FOLDERS if _is_open(root / name)]
+        open_to_others := [
+            name for name in FOLDERS if name not in missing and _is_open(root / name)
+        ]
     ):
         says = f"others on this machine may read {', '.join(open_to_others)}: your mail and what waits"
         places = [root / name for name in open_to_others]
         whose = "o" if _read_by_others(root) == stat.S_IROTH else "go"
         return warning(says, f"chmod -R {whose}-rwx {' '.join(map(str, places))}")
+    if missing:
+        return good(f"in the vault; {', '.join(missing)} will be made when needed")
     return good("all folders of the desk are in the vault")
 
 
@@ -137,9 +141,12 @@ def index(desk: Desk, vault: NoteVault | None = None) -> Finding:
         return good("is made at the first search")
     if damage := find_damage(file):
         return warning(
-            f"the search index is damaged: {damage}", "deskhand doctor --fix builds it anew"
+            f"the search index is damaged: {damage}",
+            "`deskhand doctor --fix` builds it anew",
         )
-    return good(f"{file.stat().st_size / 1e6:.1f} MB, in order")
+    kilobytes = max(1, round(file.stat().st_size / 1000))
+    size = f"{kilobytes / 1000:.1f} MB" if kilobytes >= 1000 else f"{kilobytes} kB"
+    return good(f"in order, {size}")
 
 
 def find_damage(file: Path, how: str = "quick_check(1)") -> str | None:
@@ -172,11 +179,13 @@ def database(desk: Desk) -> Finding:
     if found is None:
         return good(f"{kind}; it is made at the first use")
     if found > schema.HEAD:
-        return bad(f"its schema {found} is newer than this deskhand", "upgrade deskhand")
+        return bad("a newer deskhand made it than this one", "upgrade deskhand")
     if found < schema.HEAD:
-        says = f"schema {found}, behind {schema.HEAD}"
-        return warning(says, "the next start brings it up to date, or --fix")
-    return good(f"{kind}, schema {found}")
+        says = "an older deskhand made it"
+        return warning(
+            says, "the next start brings it up to date, or `deskhand doctor --fix`"
+        )
+    return good(f"{kind}, in order and up to date")
 
 
 def _find_loss(file: Path) -> str | None:
@@ -238,10 +247,10 @@ async def record(desk: Desk) -> Finding:
     found = await desk.store.read(audit.verify)
     match await witness.find_lost_end(desk.store, desk.settings.own_place) or found:
         case audit.Verified(entries):
-            return good(f"whole: {entries} {'line' if entries == 1 else 'lines'}")
+            return good(f"intact: {entries:,} {'entry' if entries == 1 else 'entries'}")
         case audit.Broken(seq, why):
             fix = "compare with a backup: `deskhand restore FILE --to DIR`"
-            return bad(f"not whole: line {seq}: {why}", fix)
+            return bad(f"NOT intact: line {seq}: {why}", fix)
 
 
 async def ledger(desk: Desk) -> Finding:

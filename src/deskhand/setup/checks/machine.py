@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deskhand import __version__, audit, running
 from deskhand.app import Desk
-from deskhand.clock import local
+from deskhand.clock import dated
 from deskhand.foreign import rules as guard_rules
 from deskhand.listen import why_taken
 from deskhand.orchestrator import rules as mail_rules
@@ -52,7 +52,7 @@ def home(desk: Desk) -> Finding:
             str(path.relative_to(folder.parent)) for path in open_to_others[:5]
         )
         return bad(
-            f"others may read {names}", "deskhand doctor --fix takes that right away"
+            f"others may read {names}", "`deskhand doctor --fix` takes that right away"
         )
     return good(f"{folder}, readable by you alone")
 
@@ -100,11 +100,9 @@ async def clock(desk: Desk) -> Finding:
         return bad(f"the clock says {now:%Y-%m-%d}", "set the machine's clock")
     last = await _newest_time(desk)
     if last is not None and last - now > _SKEW:
-        says = (
-            f"the record has a line from {local(last, zone):%Y-%m-%d %H:%M}, ahead of now"
-        )
+        says = f"the record has a line from {dated(last, zone)}, ahead of now"
         return bad(says, "set the machine's clock; if it is right now, it was ahead then")
-    return good(f"{local(now, zone):%Y-%m-%d %H:%M}; time zone: {zone}")
+    return good(f"{dated(now, zone)}; time zone: {zone}")
 
 
 async def _newest_time(desk: Desk) -> datetime | None:
