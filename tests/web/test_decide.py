@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 from mcp import Client
 
+from deskhand import audit
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.gate.actions import SendEmail
@@ -718,6 +719,9 @@ async def test_a_conversation_is_one_row_and_what_is_decided_counts_for_its_earl
         assert await are_in_inbox() == {True}
 
     await room.person.sends("/decide/archive", await room.see(newest.id))
+    _, told = (await desk.store.read(audit.entries, limit=1))[0]
+    earlier = ", ".join(each.id for each in offers[1:])
+    assert told.parameters == {"done": "archived", "earlier": earlier}
     at = find_undo(await room.read())
     await receive(desk, continue_offer(3, 12))
     await work(desk)

@@ -43,7 +43,7 @@ from deskhand.orchestrator import (
 from deskhand.orchestrator.listing import Listing
 from deskhand.orchestrator.rules import Rule
 from deskhand.orchestrator.steps import Step
-from deskhand.orchestrator.undeciding import Decided, Word
+from deskhand.orchestrator.undeciding import Before, Decided, Word
 from deskhand.orchestrator.watcher import find_account, find_id, key_of
 from deskhand.web import snoozing, times
 from deskhand.web.entry import effect, page
@@ -258,10 +258,17 @@ def _act(done: Word, act: _Doing) -> Callable[[Request, FormData], Awaitable[Res
             request.app.state.last_decision = await undeciding.remember(
                 desk, done, before, typed
             )
-        await desk.record(PERSON, "decide_mail", message_id, {"done": done}, None, 0)
+        facts = {"done": done} | _name_others(before, message_id)
+        await desk.record(PERSON, "decide_mail", message_id, facts, None, 0)
         return RedirectResponse(place or _address(done, of=message_id, **following), 303)
 
     return answer
+
+
+def _name_others(before: Before | None, message_id: str) -> dict[str, str]:
+    """For the record, the earlier mails of the conversation about which was decided as well."""
+    others = [mail.id for mail in before.mails if mail.id != message_id] if before else []
+    return {"earlier": ", ".join(others)} if others else {}
 
 
 async def undo(request: Request, form: FormData, decided: Decided) -> Response:
