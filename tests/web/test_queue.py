@@ -270,6 +270,12 @@ async def test_a_card_far_down_the_list_is_chosen_in_it_and_the_keys_go_on_from_
             assert await page.evaluate(IN_VIEW)
         first = page.locator(".cards a").first
         await expect(first).to_contain_text("Letter 140")
+        await first.click()
+        await expect(page.locator("#card-name")).to_have_text("Letter 140")
+        for number in (139, 138):
+            await page.keyboard.press("k")
+            await expect(page.locator("#card-name")).to_have_text(f"Letter {number}")
+            assert await page.evaluate(IN_VIEW)
         await page.get_by_role("link", name="Back to the start").click()
         await expect(first).to_contain_text("Letter 0")
 

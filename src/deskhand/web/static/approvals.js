@@ -53,7 +53,7 @@
   }
 
   // A page of the queue takes the place of this one: its card, what is live, and where we are.
-  function take({ answer, page }, { push = true } = {}) {
+  function take({ answer, page }, { push = true, afresh = false } = {}) {
     const inbox = one("#waiting", page) && one(".inbox", page);
     if (!inbox) {
       const why = one("[role=alert]", page)?.textContent;
@@ -72,7 +72,7 @@
     const same = next.dataset.from === old.dataset.from;
     const here = next.dataset.list === old.dataset.list && one(`#row-${CSS.escape(one(".open", inbox).dataset.open)}`);
     // A list that holds more than the page's own, or begins elsewhere and has the card, stays, and asks for itself.
-    const stays = same ? rows().length > all(".cards a", inbox).length : here;
+    const stays = !afresh && (same ? rows().length > all(".cards a", inbox).length : here);
     one(".open").replaceWith(one(".open", inbox));
     shown.className = inbox.className;
     if (!stays) {
@@ -158,9 +158,15 @@
   }, true);
 
   // Keys.
-  function step(by) {
-    const links = rows();
-    const at = links.indexOf(current());
+  async function step(by) {
+    let links = rows();
+    let at = links.indexOf(current());
+    if (at + by < 0 && at === 0 && new URLSearchParams(one("#waiting").dataset.from.split("?")[1]).get("after")) {
+      // The list begins further down: the page of its first card has those before it.
+      await go(links[0].href, { push: false, afresh: true });
+      links = rows();
+      at = links.indexOf(current());
+    }
     const to = links[at + by] ?? (current() ? null : links[0]);
     if (to) go(to.href);
     if (at + by >= links.length - 5 && one("#waiting a[rel=next]")) refresh(25);
