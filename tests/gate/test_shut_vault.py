@@ -200,7 +200,7 @@ async def test_what_is_asked_while_the_vault_is_shut_waits_on_the_page(
     safe: Shuttable, shut: Shut
 ) -> None:
     with shut(safe.home.vault):
-        assert "The request waits in the person's inbox as" in await safe.send()
+        assert "the request waits in the person's inbox as" in await safe.send()
         card = await safe.only_card()
         await safe.desk.answers.approve(card.id, card.digest, "person", RIGHT)
         assert await safe.release() == [HELLO["body"]]

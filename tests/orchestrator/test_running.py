@@ -248,7 +248,15 @@ def test_status_and_the_dashboard_show_counts_what_waits_and_no_live_links_of_st
     assert not re.search(r"last mail: 20..-", page)
     assert "[[" not in page
     assert "cursor" in _state(office)
-    assert re.search(r"Needs_Action\D+2", office.home.command("status").stdout)
+    shown = office.home.command("status").stdout
+    assert re.search(r"Needs_Action\D+2", shown)
+    assert "No desk runs here" not in shown
+
+
+@requirement("orchestrator:status")
+def test_status_says_that_no_desk_runs(office: Office) -> None:
+    says = "No desk runs here: what you approve waits until `deskhand up` starts it."
+    assert says in office.home.command("status").stdout
 
 
 @requirement("orchestrator:rest")

@@ -189,7 +189,7 @@ def check_that_the_desk_takes_no_file_of_the_account(account: Account) -> None:
 
 
 def check_that_only_the_password_answers(account: Account) -> None:
-    assert "The request waits in" in account.ask()
+    assert "the request waits in" in account.ask()
     (file,) = (account.vault / "Pending_Approval").glob("*.md")
     assert LETTER["body"] in account.run("cat", str(file)).stdout
     account.run("mv", str(file), str(account.vault / "Approved" / file.name))

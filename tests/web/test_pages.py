@@ -1368,6 +1368,14 @@ async def test_axe_finds_nothing_and_the_browser_stays_silent(
 
 
 @requirement("page:notes")
+async def test_a_note_that_is_too_long_to_be_drawn_says_so(world: World) -> None:
+    (world.desk.settings.vault / "Long.md").write_text("# Long\n" + "a word\n" * 20_000)
+    page = (await world.person.reads("/notes/open?path=Long.md")).text
+    assert "This note is longer than 100,000 characters, so it is shown as it was" in page
+    (world.desk.settings.vault / "Long.md").unlink()
+
+
+@requirement("page:notes")
 async def test_a_search_shows_the_persons_notes_before_the_desks_own_files(
     home: Home,
 ) -> None:

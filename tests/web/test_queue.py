@@ -328,6 +328,7 @@ async def test_every_state_of_the_queue_is_told_and_axe_finds_nothing(desk: Desk
         await expect(
             page.get_by_text("It waits for the limit and leaves about")
         ).to_be_visible()
+        await expect(page.get_by_role("button", name="Reject")).to_be_visible()
         await page.goto("/mail")
         await expect(page).to_have_title("(1001) Mail · Deskhand")
         await page.keyboard.press("Control+k")

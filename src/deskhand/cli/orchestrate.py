@@ -5,6 +5,7 @@ import asyncio
 import signal
 import sys
 from contextlib import suppress
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from deskhand.errors import DeskError, Unavailable, describe
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
+    from deskhand.orchestrator.status import Status
 
 
 def add_to(commands: Any) -> None:
@@ -68,6 +70,18 @@ async def _orchestrate_until_stopped(desk: "Desk", options: argparse.Namespace) 
         await orchestrator.close()
 
 
+_SILENT = timedelta(minutes=2)
+"""For so long whoever works for the desk may say nothing."""
+
+
+def _works(found: "Status") -> bool:
+    """Whether a desk, or an orchestrator by itself, looked around a moment ago."""
+    seen = str(found.health.get("last_check"))
+    with suppress(ValueError):
+        return datetime.fromisoformat(seen) > utc_now() - _SILENT
+    return False
+
+
 def _status(options: argparse.Namespace) -> None:
     """How the desk stands; which parts do not run is said also where nothing else can be."""
     from deskhand import running
@@ -89,6 +103,10 @@ def _status(options: argparse.Namespace) -> None:
     if options.json:
         print(found.model_copy(update={"down": down}).model_dump_json())
     else:
+        if not _works(found):
+            print(
+                "No desk runs here: what you approve waits until `deskhand up` starts it.\n"
+            )
         now = utc_now()
         zone = load().settings.timezone
 

@@ -188,6 +188,7 @@ async def _show(request: Request, asked: str, problem: DeskError | None = None) 
             for key, value in note.frontmatter.items()
         ],
         html=html,
+        longest=f"{markdown.LONGEST:,}",
         obsidian=f"obsidian://open?path={quote(str(place), safe='')}",
         links=[(path, carry(path)) for path in links],
         count=count,
