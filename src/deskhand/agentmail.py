@@ -495,7 +495,8 @@ def _read_pipe(given: str) -> str:
 
 
 def _letter(message: "AgentMessage") -> str:
-    """The message as it is shown: what another agent wrote neither steers a terminal nor passes for another line."""
+    """The message as it is shown: what another agent wrote neither steers a terminal nor
+    passes for another line."""
     from deskhand.unseen import spell_out
 
     text = spell_out(message.text.replace("\r\n", "\n"))

@@ -103,7 +103,8 @@ class Desk:
 
     @staticmethod
     def _find_original(settings: "Settings") -> Path | None:
-        """Where several homes share a database, all of them are the desk, but for one that was restored as a copy."""
+        """Where several homes share a database, all of them are the desk, but for one that
+        was restored as a copy."""
         if settings.database_url is None or place.is_marked(settings.home):
             return place.find_original(settings.home)
         return None
@@ -228,7 +229,8 @@ class Desk:
         return self.now().astimezone(ZoneInfo(self.settings.timezone))
 
     def _sign_note(self, text: str) -> None:
-        """Write down that a tool wrote this note, before it lies there: it can never pass for the person's own."""
+        """Write down that a tool wrote this note, before it lies there: it can never pass
+        for the person's own."""
         from deskhand.gate import authorship
 
         if marks := authorship.marks_of(text):
@@ -283,7 +285,8 @@ class Desk:
         )
 
     async def authenticate(self, token: str, endpoint: str | None) -> "Token | None":
-        """Whose token somebody shows at an MCP endpoint, where it is one of an assistant or a user and counts there."""
+        """Whose token somebody shows at an MCP endpoint, where it is one of an assistant
+        or a user and counts there."""
         from deskhand import tokens
 
         return await tokens.authenticate(self.store, token, self.now(), endpoint)
@@ -705,13 +708,15 @@ class Desk:
                 )
 
     def keep_begun(self, begun: "Begun") -> None:
-        """What `record_behind` will put on the record, as far as it is known before it has ended: that it began."""
+        """What `record_behind` will put on the record, as far as it is known before it has
+        ended: that it began."""
         self._keep_in_journal(begun.name, begun.write_begun())
 
     def record_behind(
         self, begun: "Begun", error: DeskError | None, milliseconds: int
     ) -> None:
-        """Put it on the record as `record` does, while whoever asked has the answer already: the journal keeps it."""
+        """Put it on the record as `record` does, while whoever asked has the answer
+        already: the journal keeps it."""
         line = begun.finish(self.now(), error, milliseconds)
         self._keep_in_journal(line.name, line.text)
         self.behind.add(line, self._append)

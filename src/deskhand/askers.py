@@ -36,7 +36,8 @@ def current_asker() -> str | None:
 def describe_actor(
     actor: str, parameters: Mapping[str, Any], askers: Mapping[str, str]
 ) -> str:
-    """Who a line of the record speaks of: the person, or who asked, by the request or by the token that it names."""
+    """Who a line of the record speaks of: the person, or who asked, by the request or by
+    the token that it names."""
     asked = askers.get(str(parameters.get("action_id")))
     if asked is not None and actor in _DOORS:
         return asked

@@ -27,7 +27,8 @@ def from_ms(at: int) -> datetime:
 
 
 def local(at: datetime, zone: str) -> datetime:
-    """The time in that zone. A stranger's date at either end of the calendar has none there, and stays as it is."""
+    """The time in that zone. A stranger's date at either end of the calendar has none
+    there, and stays as it is."""
     try:
         return at.astimezone(ZoneInfo(zone))
     except OverflowError:

@@ -1008,7 +1008,8 @@ def _build(
 
 
 def _vaults_in_one(settings: Settings) -> Iterator[FieldProblem]:
-    """Vaults that nobody could tell apart. In one that holds another, tools could write where only the person may."""
+    """Vaults that nobody could tell apart. In one that holds another, tools could write
+    where only the person may."""
     for one, other in combinations(settings.note_vaults, 2):
         if one.name.casefold() == other.name.casefold():
             yield FieldProblem(

@@ -14,7 +14,8 @@ _LONGEST_MS = 100
 
 
 class FolderBell:
-    """Rings for every change since it was made, also for one before `wait`: so make it, look, and only then wait."""
+    """Rings for every change since it was made, also for one before `wait`: so make it,
+    look, and only then wait."""
 
     def __init__(self, *folders: str, names: Collection[str] = ()) -> None:
         """Listen for the files called `names` in `folders`; for all of them where no name is given."""

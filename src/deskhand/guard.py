@@ -102,7 +102,8 @@ def desk_environment() -> dict[str, str]:
 
 
 def direct(arguments: Sequence[str]) -> None:
-    """Let root act as the desk's user, and tell the person's account where to turn; all others go their own way."""
+    """Let root act as the desk's user, and tell the person's account where to turn; all
+    others go their own way."""
     found = find()
     if found is None or not arguments or arguments[0].startswith("-"):
         return

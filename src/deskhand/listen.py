@@ -43,7 +43,8 @@ def why_taken(port: int) -> str | None:
 
 
 def open_twin(port: int) -> socket.socket | None:
-    """The same port on ::1, where a browser may come that was told `localhost`; None where there is no such address."""
+    """The same port on ::1, where a browser may come that was told `localhost`; None where
+    there is no such address."""
     try:
         return socket.create_server(("::1", port), family=socket.AF_INET6, backlog=_QUEUE)
     except OSError as error:

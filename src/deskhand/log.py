@@ -142,13 +142,15 @@ class _PrivateFile(RotatingFileHandler):
         return open(self.baseFilename, "a", encoding="utf-8", opener=open_private)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's own name
-        """A line that a full disk does not take is said on stderr, and not where in the program it was written."""
+        """A line that a full disk does not take is said on stderr, and not where in the
+        program it was written."""
         with suppress(OSError, ValueError):  # where nobody listens there either
             sys.stderr.write(f"{self.format(record)}\n")
 
 
 class Once(logging.Filter):
-    """Lets the same line pass once a minute: out of descriptors, the event loop says so hundreds of times a second."""
+    """Lets the same line pass once a minute: out of descriptors, the event loop says so
+    hundreds of times a second."""
 
     def __init__(self) -> None:
         super().__init__()

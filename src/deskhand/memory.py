@@ -15,7 +15,8 @@ _KEPT = 4 * _LARGE
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """While modules are loaded nothing is garbage, and what they made stays: looking for it is a tenth of a start."""
+    """While modules are loaded nothing is garbage, and what they made stays: looking for
+    it is a tenth of a start."""
     gc.disable()
     try:
         yield

@@ -68,7 +68,8 @@ class Parts:
                 await woken.wait()
 
     def note_answer(self, name: str) -> None:
-        """Note that somebody else was answered: one that failed by itself tries again, and is down until it works."""
+        """Note that somebody else was answered: one that failed by itself tries again, and
+        is down until it works."""
         woken = self._resting.get(name)
         if woken is None:
             self.works(name)

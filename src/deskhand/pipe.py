@@ -42,7 +42,8 @@ class NotJoined(Exception):
 
 
 def join(arguments: "Sequence[str]") -> int | None:
-    """Be the pipe of `deskhand mcp ARGUMENTS` until one side ends; None where this process has to serve by itself."""
+    """Be the pipe of `deskhand mcp ARGUMENTS` until one side ends; None where this process
+    has to serve by itself."""
     wanted = _read(arguments)
     if wanted is None:
         return None
@@ -127,7 +128,8 @@ def _enter(
 
 
 def _find_ends() -> "Sequence[int]":
-    """Stdin and stdout, where both are what a program gives to one that it starts: the desk looks for itself, too."""
+    """Stdin and stdout, where both are what a program gives to one that it starts: the
+    desk looks for itself, too."""
     try:
         modes = [os.fstat(file).st_mode for file in (0, 1)]
     except OSError:
@@ -171,7 +173,8 @@ def _connect_to(door: _socket.socket, place: str) -> None:
 
 
 def _places() -> "list[str]":
-    """Where a desk may listen: a guarded one first, unless the environment names another home than it was made of."""
+    """Where a desk may listen: a guarded one first, unless the environment names another
+    home than it was made of."""
     known = environment.variables()
     own = _own_place()
     elsewhere = "DESKHAND_HOME" in known and not _is_guarded(environment.home(known))

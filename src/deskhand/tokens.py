@@ -116,7 +116,8 @@ def with_reading(scopes: Iterable[str]) -> list[str]:
 
 
 def check_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
-    """The scopes in the order of SCOPES, each once; an unknown one is refused with the list of those that exist."""
+    """The scopes in the order of SCOPES, each once; an unknown one is refused with the
+    list of those that exist."""
     asked = list(scopes)
     if unknown := [
         scope for scope in asked if scope not in SCOPES and not _NARROWED.fullmatch(scope)
@@ -244,7 +245,8 @@ def issue(
     expires: datetime,
     ends: datetime,
 ) -> str:
-    """The first token of a family, under a name that reads as none before; what can no longer be renewed is dropped."""
+    """The first token of a family, under a name that reads as none before; what can no
+    longer be renewed is dropped."""
     for (ended,) in tx.all("SELECT name FROM tokens WHERE ends <= ?", clock.to_ms(now)):
         drop(tx, ended)
     token = _new_text()

@@ -106,7 +106,8 @@ def has_override(text: str) -> bool:
 
 
 def spell_out(text: str) -> str:
-    """For a terminal: the code of each unseen character in its place, so that nothing steers and nothing hides."""
+    """For a terminal: the code of each unseen character in its place, so that nothing
+    steers and nothing hides."""
     return replace(text, _runs(text), _code)
 
 
@@ -121,7 +122,8 @@ def spell_out_name(text: str) -> str:
 
 
 def spell_out_posing(name: str) -> str:
-    """The name with the codes of letters of another alphabet, where these make it read as one in plain letters."""
+    """The name with the codes of letters of another alphabet, where these make it read as
+    one in plain letters."""
     plain = unicodedata.normalize("NFKC", name).casefold().translate(ALIKE)
     alphabets = {_alphabet(char) for char in name if char.isalpha()}
     if len(alphabets) < 2 or not plain.isascii():

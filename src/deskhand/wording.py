@@ -140,7 +140,8 @@ def name_actor(actor: str) -> str:
 
 
 def name_target(target: str) -> str:
-    """What a line of the record is about: a tool, a mail or a conversation in words, anything else as it stands."""
+    """What a line of the record is about: a tool, a mail or a conversation in words,
+    anything else as it stands."""
     if found := _MAIL.fullmatch(target):
         kind = "conversation" if found["kind"] else "mail"
         account = found["account"]

@@ -64,6 +64,7 @@ def copy_mail(source: Mailroom, target: Mailroom) -> tuple[int, int]:
 
 
 def _with_id(message: AgentMessage) -> AgentMessage:
-    """The message with an id made from its content, which the next copy makes again; another program left it out."""
+    """The message with an id made from its content, which the next copy makes again;
+    another program left it out."""
     content = f"{message.sender}\n{message.created_at}\n{message.text}"
     return replace(message, id=sha256(content.encode()).hexdigest()[:16])

@@ -36,7 +36,8 @@ class MailboxLine(NamedTuple):
 
     @property
     def is_surely_read(self) -> bool:
-        """Whether the message is read, as far as that is certain without parsing: one brace, one flag, which is set."""
+        """Whether the message is read, as far as that is certain without parsing: one
+        brace, one flag, which is set."""
         raw = self.raw
         return (
             raw.endswith(b"}\n")
@@ -46,7 +47,8 @@ class MailboxLine(NamedTuple):
 
     @property
     def is_regular(self) -> bool:
-        """Whether one flag can be set in place; quotes inside texts are escaped, so what looks like a key is one."""
+        """Whether one flag can be set in place; quotes inside texts are escaped, so what
+        looks like a key is one."""
         return b"\0" not in self.raw and [m[1] for m in FLAG.finditer(self.raw)] == [
             b"false"
         ]

@@ -168,7 +168,8 @@ class Mailman:
 
 
 def notify(pane: str) -> bool:
-    """Type the text, then press Enter unless something else came into the line; returns whether it was pressed."""
+    """Type the text, then press Enter unless something else came into the line; returns
+    whether it was pressed."""
     tmux.run("send-keys", "-t", pane, "-l", "--", TEXT)
     threading.Event().wait(ENTER_SECONDS)
     if read_input_line(pane) != TEXT:

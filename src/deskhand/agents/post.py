@@ -48,7 +48,8 @@ class Post:
         return self._open_room(self._root)
 
     def enter(self) -> Mailroom:
-        """The mailboxes, for somebody who takes part; the first call registers an agent that tmux does not show."""
+        """The mailboxes, for somebody who takes part; the first call registers an agent
+        that tmux does not show."""
         room = self.mailroom
         unseen = room.beyond_tmux or not isinstance(self.roster, InTmux)
         if unseen and not self._is_registered:
@@ -64,7 +65,8 @@ class Post:
             return self.roster.me()
 
     def send(self, recipient: str, text: str, *, known: Collection[str] = ()) -> str:
-        """Store the message for the recipient; returns its id once it is stored. Names in `known` are not looked up."""
+        """Store the message for the recipient; returns its id once it is stored. Names in
+        `known` are not looked up."""
         if not text:
             raise InvalidInput("no message provided")
         if len(text.encode()) > LIMIT:

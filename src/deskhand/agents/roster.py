@@ -108,7 +108,8 @@ Roster = InTmux | Named
 def identify(
     tmux_variable: str | None, pane: str | None, name: str | None
 ) -> Roster | None:
-    """Who runs this: inside tmux the window tells, else the name that was given. None where neither names an agent."""
+    """Who runs this: inside tmux the window tells, else the name that was given. None
+    where neither names an agent."""
     if tmux_variable:
         return InTmux(pane, tmux.socket_of(tmux_variable))
     if not name or not may_be_called(name):

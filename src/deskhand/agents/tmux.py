@@ -15,7 +15,8 @@ _FORMAT = "#{pane_id} #{window_id} #{n:window_name} #{window_name} #{pane_curren
 
 
 def readable(name: str) -> str:
-    """The name with the code of each character that shows nothing or poses as another: it passes for no other name."""
+    """The name with the code of each character that shows nothing or poses as another: it
+    passes for no other name."""
     if name.isascii() and name.isprintable():
         return name
     from deskhand.unseen import spell_out_line, spell_out_posing
@@ -131,7 +132,8 @@ def distinct(names: dict[int, str]) -> dict[int, str]:
 
 
 def all_panes() -> list[dict[str, str]]:
-    """Every pane of the server with what is known of it; `address` is its window's among its session's windows."""
+    """Every pane of the server with what is known of it; `address` is its window's among
+    its session's windows."""
     fields = ["pane_id", "session_id", "window_id", "closed"]
     texts = ["window_name", "pane_current_command", "pane_current_path"]
     # Keys sent to a pane in copy mode, without input or in step with others would not go where they should.
@@ -163,7 +165,8 @@ def all_panes() -> list[dict[str, str]]:
 
 
 def _cut(text: str, *lengths: int) -> list[str]:
-    """Split fields joined by blanks, which may contain blanks, by their lengths in bytes; the last is the rest."""
+    """Split fields joined by blanks, which may contain blanks, by their lengths in bytes;
+    the last is the rest."""
     rest = text.encode()
     fields = []
     for length in lengths:

@@ -13,7 +13,8 @@ AGAIN_SECONDS = 0.5
 
 
 class TmuxWatch:
-    """Calls `changed` for every change of the session's windows, and `ended` once, when the session is no more."""
+    """Calls `changed` for every change of the session's windows, and `ended` once, when
+    the session is no more."""
 
     def __init__(
         self,

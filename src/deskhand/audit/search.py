@@ -50,7 +50,8 @@ class EntryFilter:
 
 
 def _holds(entry: Entry, words: str) -> bool:
-    """Whether the words stand in the entry; an address stands there with its first letter and its domain alone."""
+    """Whether the words stand in the entry; an address stands there with its first letter
+    and its domain alone."""
     text = f"{entry.target}\n{entry.error or ''}".casefold()
     return words.casefold() in text or ("@" in words and masked(words).casefold() in text)
 
@@ -70,7 +71,8 @@ def find(
     limit: int = 50,
     budget: int = SCAN,
 ) -> EntryPage:
-    """The newest entries that the filter takes, among at most `budget` lines of the days that have some at all."""
+    """The newest entries that the filter takes, among at most `budget` lines of the days
+    that have some at all."""
     top = END if before is None else before
     spans = _spans(tx, wanted, top)
     surely = _marks(wanted)
@@ -129,7 +131,8 @@ def by_day(
 def _between_midnights(
     tx: Transaction, days: list[date], zone: str
 ) -> list[tuple[str, str, str, int]]:
-    """A day of UTC, the day beside that has a part of it in that zone, a result and how many entries that part has."""
+    """A day of UTC, the day beside that has a part of it in that zone, a result and how
+    many entries that part has."""
     one = timedelta(days=1)
     parts = []
     for day in days:
@@ -223,7 +226,8 @@ def _parse_wanted(text: str, wanted: EntryFilter, surely: list[str]) -> Entry | 
 
 
 def _surely_lacks(line: str, words: str) -> bool:
-    """Whether the words can be nowhere in the line; a line with a letter that was written as a number may have them."""
+    """Whether the words can be nowhere in the line; a line with a letter that was written
+    as a number may have them."""
     return (
         _PLAIN.fullmatch(words) is not None
         and "\\u" not in line

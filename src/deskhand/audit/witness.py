@@ -28,7 +28,8 @@ def describe(mark: Mark, now: datetime) -> bytes:
 
 
 async def find_lost_end(store: Store, own_place: Path | None) -> Broken | None:
-    """The first of the lines that the record had once and has no more; `own_place` is where the vault's Logs lie."""
+    """The first of the lines that the record had once and has no more; `own_place` is
+    where the vault's Logs lie."""
     beside = _read_beside(store.read_beside(BESIDE))
     in_vault, since = _read_in_vault(own_place)
     return await store.read(_find_lost, beside, in_vault, since)
@@ -51,7 +52,8 @@ def _find_lost(
 
 
 def _was_restored(tx: Transaction, since: str) -> bool:
-    """Whether the desk was brought back from a backup after that time: then the record is an earlier one rightly."""
+    """Whether the desk was brought back from a backup after that time: then the record is
+    an earlier one rightly."""
     found = search.find(tx, search.EntryFilter(action="restore"), limit=1).entries
     return any(entry.timestamp >= since for _, entry in found)
 

@@ -84,7 +84,8 @@ def _write_original(mail: Original) -> str:
 
 
 def describe_card(card: Card) -> list[str]:
-    """What its text does not say: what it is, from where and to whom it goes, with which files, and what is odd."""
+    """What its text does not say: what it is, from where and to whom it goes, with which
+    files, and what is odd."""
     named = (("to", card.to), ("cc", card.cc), ("bcc", card.bcc))
     people = [
         f"{name}: {each.address} ({each.badge}: {each.since})"

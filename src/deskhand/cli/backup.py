@@ -81,7 +81,8 @@ def _restore(options: argparse.Namespace) -> None:
 
 
 def _find_zone(home: Path) -> str:
-    """The person's, as the desk that was put back has it. What is wrong with its configuration is not said here."""
+    """The person's, as the desk that was put back has it. What is wrong with its
+    configuration is not said here."""
     from deskhand.config import load
 
     variables = environment.variables() | {"DESKHAND_HOME": str(home)}

@@ -123,7 +123,8 @@ def run(desk: "Desk", work: "Callable[[Desk], Awaitable[T]]") -> T:
 
 
 def plain(text: str) -> str:
-    """Text from strangers for the terminal: characters that would steer it or hide something are named instead."""
+    """Text from strangers for the terminal: characters that would steer it or hide
+    something are named instead."""
     return unseen.spell_out(text)
 
 

@@ -59,7 +59,8 @@ def _heading(letter: Letter) -> str:
 
 @contextmanager
 def open_editor(old: Letter) -> Iterator[Letter]:
-    """What the person makes of it in their editor. Where it cannot be used, the text is kept and its place is told."""
+    """What the person makes of it in their editor. Where it cannot be used, the text is
+    kept and its place is told."""
     command = environment.editor(environment.variables())
     if not command:
         raise BadConfig(

@@ -221,7 +221,8 @@ async def _ask_first(desk: "Desk") -> None:
 
 
 async def _tell(desk: "Desk", address: str, options: argparse.Namespace) -> None:
-    """Print the link that signs the person in, and open it in a browser; of a guarded desk only root is told one."""
+    """Print the link that signs the person in, and open it in a browser; of a guarded desk
+    only root is told one."""
     from deskhand.web.sessions import link
 
     if desk.settings.is_guarded:

@@ -53,12 +53,22 @@ def add_to(commands: Any) -> None:
         "tasks",
         "the user's tasks: list, add, edit, done, delete, and as an iCalendar file (VTODO)",
     )
+    _add_list(tasks)
+    _add_changes(tasks)
+    command(tasks, "undo", _undo, "take the last change back", json=True)
+    _add_calendars(tasks)
+
+
+def _add_list(tasks: Any) -> None:
     listed = command(tasks, "list", _list, "show what is to be done, by when", json=True)
     flag(listed, "--done", "what is done already")
     flag(listed, "--all", "both")
     listed.add_argument("--label", help="only with this label")
     listed.add_argument("--project", help="only of this project")
     listed.add_argument("--search", metavar="TEXT", help="only with this text")
+
+
+def _add_changes(tasks: Any) -> None:
     added = command(
         tasks,
         "add",
@@ -100,7 +110,9 @@ def add_to(commands: Any) -> None:
     )
     deleted.add_argument("id", type=int, metavar="ID", help="its number in the list")
     flag(deleted, "--yes", "do not ask")
-    command(tasks, "undo", _undo, "take the last change back", json=True)
+
+
+def _add_calendars(tasks: Any) -> None:
     export = command(
         tasks, "export", _export, "write all of the user's tasks as an iCalendar file"
     )

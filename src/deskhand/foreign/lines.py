@@ -55,7 +55,8 @@ class _LineRequest(NamedTuple):
 
 
 class _ProcessLines(asyncio.subprocess.SubprocessStreamProtocol):
-    """The streams of a process; the lines of its stdout are seen in the turn of the event loop in which they come."""
+    """The streams of a process; the lines of its stdout are seen in the turn of the event
+    loop in which they come."""
 
     def __init__(self) -> None:
         super().__init__(LONGEST, asyncio.get_running_loop())
@@ -129,7 +130,8 @@ class RunningServer:
     def begin(
         self, method: str, params: Mapping[str, Any], report: Report | None, hear: Hear
     ) -> str:
-        """Ask without waiting; by which name the request can be cancelled. `hear` is called once, and not before."""
+        """Ask without waiting; by which name the request can be cancelled. `hear` is
+        called once, and not before."""
         if self.ended.is_set():
             raise ConnectionResetError(self.why)
         name = f"{_OURS}{next(self._numbers)}"

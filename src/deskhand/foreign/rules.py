@@ -140,7 +140,8 @@ class Condition(_GuardTable):
 
 
 def _fold(value: Any) -> Any:
-    """A text without what tells apart neither names nor addresses: case, blanks around it, its spelling in Unicode."""
+    """A text without what tells apart neither names nor addresses: case, blanks around it,
+    its spelling in Unicode."""
     if not isinstance(value, str):
         return value
     return unicodedata.normalize("NFKC", value).strip().casefold()

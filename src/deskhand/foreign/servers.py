@@ -302,7 +302,8 @@ def _write_lost(why: str) -> str:
 
 
 def _is_same(server: ForeignServer, entry: ServerEntry) -> bool:
-    """Whether it runs as the person wants it now; their secrets are looked at when `guard.toml` was written anew."""
+    """Whether it runs as the person wants it now; their secrets are looked at when
+    `guard.toml` was written anew."""
     if server.entry is entry:
         return True
     return server.entry.starts_as(entry) and not server.has_other_secrets()

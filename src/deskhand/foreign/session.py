@@ -263,7 +263,8 @@ class ForeignServer:
         self._watching = asyncio.create_task(self._watch(self.client))
 
     async def _watch(self, client: Client) -> None:
-        """A server of the second era tells of changes while somebody listens, one of the first when it was asked."""
+        """A server of the second era tells of changes while somebody listens, one of the
+        first when it was asked."""
         with suppress(MCPError, SubscriptionLost, TimeoutError, *_LOST):
             if not self._envelope:
                 for uri in self._watched:
@@ -298,7 +299,8 @@ class ForeignServer:
 
     @property
     def abilities(self) -> ServerCapabilities | None:
-        """What it says that it can do; the log of a server of the second era reaches nobody but its own caller."""
+        """What it says that it can do; the log of a server of the second era reaches
+        nobody but its own caller."""
         found = self.client.server_capabilities
         if found is None or not self._envelope:
             return found
@@ -354,7 +356,8 @@ class ForeignServer:
         report: Report | None,
         hear: Callable[[ReadResult], None],
     ) -> Callable[[], None] | None:
-        """Make the call without waiting; how to cancel it. None where that cannot be done: then nothing was done."""
+        """Make the call without waiting; how to cancel it. None where that cannot be done:
+        then nothing was done."""
         line = self._line
         if line is None or line.ended.is_set() or line.is_busy:
             return None

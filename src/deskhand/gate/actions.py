@@ -66,13 +66,15 @@ class SendEmail(BaseModel):
     """When it leaves, once it is approved; None: at once."""
     reply_to_message_id: str | None = None
     sender: str | None = None
-    """The own address from which it leaves; None: where the mail lies that it answers, else the default account."""
+    """The own address from which it leaves; None: where the mail lies that it answers,
+    else the default account."""
     as_text: bool = False
     """Whatever the body looks like, it leaves as plain text."""
     html: bool = False
     """It leaves as HTML too, made of the body as Markdown."""
     follow_up: datetime | timedelta | None = None
-    """When, or how long after it left, the person is told if nobody has answered; nothing of it leaves the desk."""
+    """When, or how long after it left, the person is told if nobody has answered; nothing
+    of it leaves the desk."""
 
 
 class ReplyEmail(BaseModel):
@@ -250,7 +252,8 @@ def demand_sendable(action: Action, now: datetime) -> None:
 def compose(
     mail: Mail, send_id: str, date: datetime, contents: Sequence[bytes] = ()
 ) -> Outgoing:
-    """The bytes, always the same ones for the same mail, id and date; what cannot be sent as it reads is refused."""
+    """The bytes, always the same ones for the same mail, id and date; what cannot be sent
+    as it reads is refused."""
     message_id = f"<{send_id}@{mail.account.rpartition('@')[2]}>"
     files = zip(mail.attachments, contents, strict=bool(contents))
     raw = mime.compose(

@@ -213,7 +213,8 @@ class Answers(PersonsWord):
         return await self._store.read(find_last, self._now(), self._hold_time)
 
     async def undo_last(self, at: int, by: str, proof: Claim = "page") -> list[Card]:
-        """Take the last answer back, which was given at that moment: a yes, a no, other words, a snooze, a batch."""
+        """Take the last answer back, which was given at that moment: a yes, a no, other
+        words, a snooze, a batch."""
         last = await self.last()
         if last is None or clock.to_ms(last.at) != at:
             raise Denied(

@@ -80,7 +80,8 @@ def remember(tx: Transaction, marks: list[str]) -> None:
 
 
 def follow(tx: Transaction, before: list[str], after: list[str]) -> None:
-    """A note with the marks `before` was changed: where a tool wrote most of it, it stays one that a tool wrote."""
+    """A note with the marks `before` was changed: where a tool wrote most of it, it stays
+    one that a tool wrote."""
     if sum(_is_known(tx, mark) for mark in before) * 2 >= max(1, len(before)):
         remember(tx, after)
 

@@ -61,7 +61,8 @@ class Original:
     named: tuple[str, ...]
     """Every address in its From, To and Cc."""
     warnings: tuple[str, ...]
-    """What is odd about it: hidden text, a link that shows one host and leads to another, right-to-left override."""
+    """What is odd about it: hidden text, a link that shows one host and leads to another,
+    right-to-left override."""
 
 
 @dataclass(frozen=True, slots=True)

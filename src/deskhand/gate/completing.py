@@ -24,7 +24,8 @@ async def complete(
     mailbox: Mailbox,
     own: Collection[str] = (),
 ) -> tuple[Action, FullMessage | None]:
-    """What is meant, and the mail that it answers. Who gets a reply is read from that one; `own` are the aliases."""
+    """What is meant, and the mail that it answers. Who gets a reply is read from that one;
+    `own` are the aliases."""
     more: dict[str, Any] = {}
     match proposal:
         case UpdateEmails(do=do, label=label, mails=mails):

@@ -271,7 +271,8 @@ class Delivery:
     async def _send_once(
         self, request: Request, token: str, hand: Hand
     ) -> Attempt | NotSent:
-        """The one place where something leaves the desk: the lease is ours, and the hand says when it may leave."""
+        """The one place where something leaves the desk: the lease is ours, and the hand
+        says when it may leave."""
         patience = self._step * hand.steps
         if (
             request.lease is None

@@ -16,7 +16,8 @@ LEFT = "It may have left already: its file lies in Done/, though this desk was p
 
 
 def doubt(tx: Transaction, request: Request, now: datetime) -> Request | Conflict:
-    """A restored request that left after its backup waits as one that may have left; the record says since when."""
+    """A restored request that left after its backup waits as one that may have left; the
+    record says since when."""
     changes = request.wait_again(f"{LEFT} {request.action.where_to_look}", now)
     changes |= {"token": request.send_id, "snoozed": None}
     doubted = ledger.change(tx, request, "unknown", **changes)

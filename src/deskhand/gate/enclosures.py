@@ -59,7 +59,8 @@ def enclose(
 
 
 def _sound_type(given: str | None, content: bytes) -> str | None:
-    """The type that somebody else wrote, where it can be written again; a mail inside must be one that can travel."""
+    """The type that somebody else wrote, where it can be written again; a mail inside must
+    be one that can travel."""
     if given is None or not _TYPE.fullmatch(given):
         return None
     if given.startswith(("message/", "multipart/")) and (

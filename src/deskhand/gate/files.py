@@ -72,7 +72,8 @@ def is_intact(found: RequestFile, request: Request, key: bytes) -> bool:
 
 
 def names(found: RequestFile, request: Request) -> bool:
-    """Whether a sealed file is of this request; an earlier version sealed a draft by the id that its mail carries."""
+    """Whether a sealed file is of this request; an earlier version sealed a draft by the
+    id that its mail carries."""
     return found.properties.get("action_id") in (request.id, request.send_id)
 
 

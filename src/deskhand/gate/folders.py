@@ -58,7 +58,8 @@ class Folders:
         inside: tuple[str, ...] = (),
         kept: Mapping[Folder, int | None] | None = None,
     ) -> None:
-        """`inside`: the folder of the vault in which they lie, if they lie in one. `kept`: those that are open."""
+        """`inside`: the folder of the vault in which they lie, if they lie in one. `kept`:
+        those that are open."""
         self._vault = vault
         self._inside = inside
         self._kept = kept or {}
@@ -80,7 +81,8 @@ class Folders:
         return sorted(found, key=lambda each: (each[1], each[0]), reverse=True)
 
     def others(self, folder: Folder) -> list[str]:
-        """What lies there and is no note: files with another ending or with a name that is no text, and folders."""
+        """What lies there and is no note: files with another ending or with a name that is
+        no text, and folders."""
         with self._look_into(folder) as opened:
             if opened is None:
                 return []
@@ -141,7 +143,8 @@ class Folders:
         return replace(found, folder=folder, name=free)
 
     def mark(self, found: RequestFile, changes: Mapping[str, Any]) -> None:
-        """Note in the file what became of it, a value of None by taking its key out; what cannot take it stays."""
+        """Note in the file what became of it, a value of None by taking its key out; what
+        cannot take it stays."""
         with self._open(found.folder) as folder, disk.locked(folder):
             try:
                 text = disk.read(folder, found.name).decode()
@@ -159,7 +162,8 @@ class Folders:
             return 0
 
     def claimed(self) -> list[str]:
-        """Files that an earlier version put aside while it was sending: the id that the mail carries, and the name."""
+        """Files that an earlier version put aside while it was sending: the id that the
+        mail carries, and the name."""
         if not (self._root / "Approved" / ".sending").is_dir():
             return []
         with self._open("Approved", ".sending") as source:
@@ -176,7 +180,8 @@ class Folders:
         return self.read(folder, name)
 
     def has(self, folder: Folder) -> bool:
-        """Whether there is such a folder; who only looks makes none, because a missing one says that the vault is."""
+        """Whether there is such a folder; who only looks makes none, because a missing one
+        says that the vault is."""
         try:
             with paths.opened(self._vault, self._inside) as (opened, _):
                 return paths.on_disk(opened, folder) is not None

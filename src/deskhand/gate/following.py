@@ -160,7 +160,8 @@ class Follower:
         return files.is_intact(found, request, self._key)
 
     async def read_if_open(self, request: Request) -> RequestFile | None:
-        """The request's file where it waits. A vault that cannot be read now stops nobody who answers elsewhere."""
+        """The request's file where it waits. A vault that cannot be read now stops nobody
+        who answers elsewhere."""
         try:
             return await asyncio.to_thread(self.folders.read, request.home, request.file)
         except (DeskError, OSError) as error:
@@ -168,7 +169,8 @@ class Follower:
             return None
 
     async def ensure_waiting(self, request: Request) -> str:
-        """See to it that the request's file lies where the person looks; its path. The page shows it in any case."""
+        """See to it that the request's file lies where the person looks; its path. The
+        page shows it in any case."""
         try:
             await self.make_places()
             text = await asyncio.to_thread(self.show, request)
@@ -183,7 +185,8 @@ class Follower:
         return self.folders.name_place(folder, name)
 
     async def make_places(self) -> None:
-        """The folders by which the person answers. One that is gone with what lay in it stays away: so is the vault."""
+        """The folders by which the person answers. One that is gone with what lay in it
+        stays away: so is the vault."""
         if await asyncio.to_thread(
             self.folders.has, "Approved"
         ) or not await self._store.read(lists.has_approved):
@@ -257,7 +260,8 @@ class Follower:
         return None
 
     def find_renamed(self, request: Request, folder: Folder) -> RequestFile | None:
-        """The request's file in a folder, by what it says; Rejected/ is looked at as far back as the request goes."""
+        """The request's file in a folder, by what it says; Rejected/ is looked at as far
+        back as the request goes."""
         since = 0
         if folder == "Rejected":
             since = round(request.created.timestamp() * 1e9) - _SECOND

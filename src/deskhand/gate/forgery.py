@@ -70,7 +70,8 @@ def _find_other_terms(tx: Transaction, policy: Policy) -> Forged | None:
 
 
 def _is_as_written(kept: str, digest: str) -> bool:
-    """Whether a row is as this desk writes it, letter by letter; what an earlier version did not know may lack."""
+    """Whether a row is as this desk writes it, letter by letter; what an earlier version
+    did not know may lack."""
     try:
         action = read_action(kept)
     except (ValidationError, DeskError):

@@ -69,7 +69,8 @@ class ChangeHand:
 
 
 class AnswerHand:
-    """A yes is all that whoever asked waits for. It may be given twice, so that nobody has to know whether it was."""
+    """A yes is all that whoever asked waits for. It may be given twice, so that nobody has
+    to know whether it was."""
 
     steps = 1
 
@@ -117,7 +118,8 @@ class LeaveHand:
 
 
 class CallHand:
-    """How another server's tool is called. Nobody can ask that server what became of a call whose answer was lost."""
+    """How another server's tool is called. Nobody can ask that server what became of a
+    call whose answer was lost."""
 
     steps = 3
 

@@ -36,7 +36,8 @@ def find_sent_as(tx: Transaction, send_id: str) -> Request | None:
 
 
 def find_asked(tx: Transaction, digest: str) -> Request | None:
-    """What became of this mail last; an open request before any other, one that may leave before one that waits."""
+    """What became of this mail last; an open request before any other, one that may leave
+    before one that waits."""
     return find_one(
         tx,
         "asked = ? OR (origin = 'draft' AND digest = ?)"
@@ -141,7 +142,8 @@ def next_due(tx: Transaction) -> datetime | None:
 
 
 def forget_future(tx: Transaction, now: datetime) -> None:
-    """What a clock that was ahead wrote down holds nobody up: a turn, a lease or a rest that began later than now."""
+    """What a clock that was ahead wrote down holds nobody up: a turn, a lease or a rest
+    that began later than now."""
     moment = clock.to_ms(now)
     ahead = clock.to_ms(now + AHEAD)
     tx.execute("UPDATE sends SET at = ? WHERE at > ?", moment, ahead)
@@ -208,12 +210,14 @@ def take_over(
 
 
 def is_held(request: Request, now: datetime, lease: timedelta) -> bool:
-    """Whether somebody has the request now. A lease of a clock that was ahead, longer than any can be, is none."""
+    """Whether somebody has the request now. A lease of a clock that was ahead, longer than
+    any can be, is none."""
     return request.lease is not None and now < request.lease <= now + lease + AHEAD
 
 
 def keep_token(tx: Transaction, request: Request, token: str) -> bool:
-    """Write down by which token it is sent now; not where the lease was lost meanwhile. "Once more" is used up."""
+    """Write down by which token it is sent now; not where the lease was lost meanwhile.
+    "Once more" is used up."""
     kept = change(tx, request, "sending", token=token, once_more=False)
     return isinstance(kept, Request)
 

@@ -281,7 +281,8 @@ def mails_sent_to(
 def earlier_sends(
     tx: Transaction, digests: Sequence[str]
 ) -> dict[str, tuple[str, datetime]]:
-    """The request by which each of these mails left before, and when; the last one, where it left more than once."""
+    """The request by which each of these mails left before, and when; the last one, where
+    it left more than once."""
     rows = tx.all(
         "SELECT digest, id, COALESCE(tried, frozen, created) AS at FROM requests"
         f" WHERE state = 'sent' AND digest IN ({marks(digests) or 'NULL'}) ORDER BY at",

@@ -179,7 +179,8 @@ def count_wrong_link(tx: Transaction, now: datetime) -> bool:
 
 
 def demand_few_codes(tx: Transaction, place: str, now: datetime) -> None:
-    """Refuse any code for pairing from where a few wrong ones came; who guesses elsewhere keeps nobody out here."""
+    """Refuse any code for pairing from where a few wrong ones came; who guesses elsewhere
+    keeps nobody out here."""
     if _failures(tx, f"pairing {place}", now) >= TRIES:
         seconds = round(WINDOW.total_seconds())
         hint = f"wait {seconds // 60} minutes, or sign in another way"

@@ -33,7 +33,8 @@ class Performer:
         self._now = now
         self._delivery = delivery
         self._turn = timedelta(seconds=settings.lease_seconds)
-        """How long nobody else takes up what somebody has taken up; a send under way has its own, longer lease."""
+        """How long nobody else takes up what somebody has taken up; a send under way has
+        its own, longer lease."""
 
     async def release(self, request_id: str, by: str) -> Departure:
         """Send what a person has approved, without another call of whoever proposed it."""
@@ -119,7 +120,8 @@ class Performer:
     async def _report_earlier_send(
         self, request: Request, call: GateCall
     ) -> Released | None:
-        """The answer to a call that was lost, or that nobody was on the line for: no second request is made of it."""
+        """The answer to a call that was lost, or that nobody was on the line for: no
+        second request is made of it."""
         now = self._now()
         repeated = (
             request.asked_by == call.by

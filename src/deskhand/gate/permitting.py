@@ -147,7 +147,8 @@ class Permitting:
         await self._store.write(work)
 
     async def turn(self, by: str, *, on: bool) -> None:
-        """One switch for all of them. To turn them on again takes what an answer takes: see `Answers.permit_again`."""
+        """One switch for all of them. To turn them on again takes what an answer takes:
+        see `Answers.permit_again`."""
         now = self._now()
         word = "permissions_on" if on else "permissions_off"
 

@@ -110,7 +110,8 @@ def _make_permitted(request: Request, card: Card, terms: Terms) -> Said:
 
 
 def demand_seen(request: Request, digest: str | None) -> Request:
-    """The request, where it is what the person saw; an answer to anything else leaves a yes that rests as it is."""
+    """The request, where it is what the person saw; an answer to anything else leaves a
+    yes that rests as it is."""
     if digest is not None and request.digest != digest:
         raise not_what_was_seen(request)
     return request

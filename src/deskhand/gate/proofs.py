@@ -144,7 +144,8 @@ class Policy:
         return any(row[4] != "passkey" or self._stands(tx, row) for row in rows)
 
     def vouches_for_end(self, tx: Transaction, request: Request) -> bool:
-        """Whether the person said what is told of an end that is nothing but their word, and to a program once."""
+        """Whether the person said what is told of an end that is nothing but their word,
+        and to a program once."""
         if self.least != "passkey":
             return True
         if isinstance(request.action, Question):
@@ -214,7 +215,8 @@ class Policy:
         return hmac.compare_digest(str(row[-1]), evidence) and self.vouches(tx, used)
 
     def vouches(self, tx: Transaction, permission: Permission) -> bool:
-        """Whether a desk with this key has written it down as it is, its proof counts here, and that was signed."""
+        """Whether a desk with this key has written it down as it is, its proof counts
+        here, and that was signed."""
         genuine = hmac.compare_digest(permission.evidence, self.sign_terms(permission))
         if not genuine or not self.counts(permission.proof):
             return False

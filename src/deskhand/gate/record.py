@@ -154,7 +154,8 @@ def _name_files(attachments: Sequence[Enclosure]) -> dict[str, Any]:
 
 
 def call_to_release(request: Request, by: str, started: datetime) -> GateCall:
-    """What is sent without a further call: the actor is still the door that asked, and `sent_by` who sees to it."""
+    """What is sent without a further call: the actor is still the door that asked, and
+    `sent_by` who sees to it."""
     actor = by
     if request.origin == "tool" and request.asked_by is not None:
         actor = request.asked_by

@@ -165,7 +165,8 @@ class Request:
         }
 
     def wait_again(self, note: str, now: datetime) -> dict[str, Any]:
-        """What changes where it waits as a new revision, so that the file which said yes says nothing any more."""
+        """What changes where it waits as a new revision, so that the file which said yes
+        says nothing any more."""
         return self.next_revision | {
             "folder": "Pending_Approval",
             "note": note,
@@ -184,7 +185,8 @@ class Request:
 
     @property
     def may_have_left(self) -> bool:
-        """It was begun to be sent, or is sent once more: a try of that which failed says nothing about the first."""
+        """It was begun to be sent, or is sent once more: a try of that which failed says
+        nothing about the first."""
         return self.token is not None or self.once_more
 
     @property
@@ -199,7 +201,8 @@ class Request:
 
     @property
     def unanswered(self) -> State:
-        """The state in which it waits for the person: one that may have left is never again an ordinary request."""
+        """The state in which it waits for the person: one that may have left is never
+        again an ordinary request."""
         if self.may_have_left:
             return "unknown"
         return "waiting"

@@ -94,7 +94,8 @@ def use_approval(
 
 
 def was_used(tx: Transaction, found: RequestFile) -> bool:
-    """Whether an approval with this content was used since this one was written: a copy that came back is no yes."""
+    """Whether an approval with this content was used since this one was written: a copy
+    that came back is no yes."""
     row = tx.one("SELECT MAX(at) FROM used_files WHERE content = ?", found.content)
     return row is not None and row[0] is not None and row[0] >= found.written
 

@@ -163,7 +163,8 @@ class Waiting:
         return card
 
     async def card_as_answered(self, request_id: str) -> Card:
-        """The same with what was known when the person answered; what a yes rests on is `card`, which knows more."""
+        """The same with what was known when the person answered; what a yes rests on is
+        `card`, which knows more."""
         request = await self.find(request_id)
         (card,) = await self._cards_of([request])
         if request.assessed is None or request.state in ("waiting", "unknown"):

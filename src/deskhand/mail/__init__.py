@@ -28,7 +28,8 @@ class Attachment:
 
 
 class MailSummary(NamedTuple):
-    """A mail as a list shows it; of which there are many, and a tuple is made in half the time of a frozen class."""
+    """A mail as a list shows it; of which there are many, and a tuple is made in half the
+    time of a frozen class."""
 
     id: str
     thread_id: str
@@ -59,7 +60,8 @@ class MailContent:
     body: str
     body_from: BodyFrom
     warnings: tuple[str, ...]
-    """What a reader should know: hidden text removed (how much), links that show another host, text that was cut."""
+    """What a reader should know: hidden text removed (how much), links that show another
+    host, text that was cut."""
     attachments: tuple[Attachment, ...]
     list_mail: bool
     """A mailing list, a newsletter or a machine says that it sent this to many."""

@@ -45,7 +45,8 @@ class Person:
 
 
 def people(value: bytes | str) -> list[Person]:
-    """The mailboxes of an address field. Names are decoded after the field was split, so none can add an address."""
+    """The mailboxes of an address field. Names are decoded after the field was split, so
+    none can add an address."""
     return list(_each_person(value))
 
 
@@ -60,7 +61,8 @@ def _each_person(value: bytes | str) -> Iterator[Person]:
 
 
 def _tokens(source: str) -> Iterator[re.Match[str]]:
-    """Where a quote is never closed, neither it nor any after it is one: to look again at each would take hours."""
+    """Where a quote is never closed, neither it nor any after it is one: to look again at
+    each would take hours."""
     at = 0
     while token := _TOKEN.match(source, at):
         if token["close"] == "":
@@ -125,7 +127,8 @@ def _without_comments(source: str) -> str:
 
 
 def mended(address: str) -> str:
-    """An address as its sender meant it: without a route before it, quotes that do nothing, spaces around the @."""
+    """An address as its sender meant it: without a route before it, quotes that do
+    nothing, spaces around the @."""
     bare = _BEFORE.sub("", address.rpartition("<")[2].strip())
     local, at, domain = bare.rpartition("@")
     local = local.strip()

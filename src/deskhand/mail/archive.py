@@ -109,7 +109,8 @@ class Archive:
 
 
 class XmlEvents:
-    """Calls of the XML parser, gathered until somebody takes them; a tree would need memory that a stranger chooses."""
+    """Calls of the XML parser, gathered until somebody takes them; a tree would need
+    memory that a stranger chooses."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []

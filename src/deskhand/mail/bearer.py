@@ -74,7 +74,8 @@ class BearerTokens:
             self._access = None
 
     def _renew(self) -> None:
-        """In turns with other processes: a provider may end a sign-in whose refresh token is shown a second time."""
+        """In turns with other processes: a provider may end a sign-in whose refresh token
+        is shown a second time."""
         with credentials.take_turns(self._settings.home, self._name):
             refresh = self._recall()
             answer = _ask(self._settings, grant_type="refresh_token", refresh_token=refresh)

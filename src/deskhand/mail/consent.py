@@ -38,7 +38,8 @@ class Consent:
     query: Mapping[str, str]
     login: str
     host: str = "127.0.0.1"
-    """How the address that the browser comes back to names this machine; some providers know it as localhost alone."""
+    """How the address that the browser comes back to names this machine; some providers
+    know it as localhost alone."""
 
     def ask(
         self, visit: Callable[[str], None], paste: Callable[[], str] | None = None

@@ -39,7 +39,8 @@ def quote_original(mail: FullMessage) -> str:
 
 
 def enclose_original(raw: bytes, subject: str) -> AttachedFile:
-    """The whole mail as one file, without its Bcc. What no server would take as a mail inside of a mail is a file."""
+    """The whole mail as one file, without its Bcc. What no server would take as a mail
+    inside of a mail is a file."""
     whole = mime.without_bcc(raw)
     name = mime.attachment_name(
         f"{headers.text(subject).replace('/', '_')[:100].strip(' .') or 'mail'}.eml"

@@ -213,7 +213,8 @@ class GmailMailbox:
                 raise _send_failure(made, request)
 
     async def send(self, token: str, mail: Outgoing, keep: Keep) -> Sent:
-        """The bytes travel with the draft's id, so that a draft which somebody edited meanwhile changes nothing."""
+        """The bytes travel with the draft's id, so that a draft which somebody edited
+        meanwhile changes nothing."""
         await keep(token)
         message, media = _wire(_with_bcc(mail), mail.thread_id)
         if token.startswith(_ONCE):

@@ -185,7 +185,8 @@ def demand_id(name: str, value: str) -> str:
 
 
 def encode(name: str, value: str) -> str:
-    """An unstructured field. What is long, not ASCII, or looks encoded, is encoded, so that it reads as written."""
+    """An unstructured field. What is long, not ASCII, or looks encoded, is encoded, so
+    that it reads as written."""
     plain = f"{name}: {value}"
     if (
         value.isascii()
@@ -213,5 +214,6 @@ def _chunks(value: str, most: int) -> Iterator[bytes]:
 
 
 def fold(name: str, items: Iterable[str], separator: str = "") -> str:
-    """One item on each line: the standard library would encode a long list of message ids, which breaks threads."""
+    """One item on each line: the standard library would encode a long list of message ids,
+    which breaks threads."""
     return f"{name}: " + f"{separator}\r\n ".join(items)

@@ -736,7 +736,8 @@ def _raw_end(source: str, tag: str, at: int) -> int:
 
 
 def _attributes(source: str, at: int) -> tuple[dict[str, str], int]:
-    """The attributes of a tag and where it ends; a quote that nothing closes swallows the rest, as in a browser."""
+    """The attributes of a tag and where it ends; a quote that nothing closes swallows the
+    rest, as in a browser."""
     made: dict[str, str] = {}
     while found := _ATTRIBUTE.match(source, at):
         at = found.end()

@@ -271,7 +271,8 @@ class ImapMailbox:
         return f"{mail.message_id} {name}"
 
     async def send(self, token: str, mail: Outgoing, keep: Keep) -> Sent:
-        """The token is kept before the last dot, without which no server has a mail, and again once it was taken."""
+        """The token is kept before the last dot, without which no server has a mail, and
+        again once it was taken."""
         account, server = await asyncio.to_thread(self._offer, mail)
 
         def finish() -> None:
@@ -383,7 +384,8 @@ class ImapMailbox:
     async def _hear(
         self, listening: asyncio.Future[None], began: asyncio.Event, cursor: str
     ) -> None:
-        """Until the server rings, or has something that came before it began to listen, which would ring no bell."""
+        """Until the server rings, or has something that came before it began to listen,
+        which would ring no bell."""
         started = asyncio.create_task(began.wait())
         either: list[asyncio.Future[Any]] = [listening, started]
         try:

@@ -109,7 +109,8 @@ class ImapConnection(IMAPClient):  # type: ignore[misc]
             return super().list_folders(*given, **more)
 
     def _proc_folder_list(self, answer: Sequence[Any]) -> list[ListedFolder]:
-        """Each folder that can be read and asked for by its name; one that cannot is left out and hides no other."""
+        """Each folder that can be read and asked for by its name; one that cannot is left
+        out and hides no other."""
         found: list[ListedFolder] = []
         unreadable: list[Any] = []
         for line in _join_literals(answer):

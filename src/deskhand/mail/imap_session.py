@@ -284,7 +284,8 @@ class ImapSession:
         return self._fetch(INBOX, uidvalidity, sorted(others))
 
     def idle(self, seconds: float, began: Callable[[], object]) -> None:
-        """Until the server says that something changed in the inbox; it tells nothing of what came before `began`."""
+        """Until the server says that something changed in the inbox; it tells nothing of
+        what came before `began`."""
         if not self.rings:
             return
         self.inbox()
@@ -318,7 +319,8 @@ class ImapSession:
         return find_archive([(flags, path) for flags, path, _ in self._list()])
 
     def move(self, copies: Sequence[Copy], label: str) -> None:
-        """From one folder into the one that a label names. Where the server refuses, no folder stays that was made."""
+        """From one folder into the one that a label names. Where the server refuses, no
+        folder stays that was made."""
         if not copies:
             return
         if not any(map(self._client.has_capability, ("MOVE", "UIDPLUS"))):
@@ -527,7 +529,8 @@ def labels(copies: Iterable[Copy]) -> tuple[str, ...]:
 
 
 def find_keywords(copy: Copy, label: str) -> set[str]:
-    """By which keywords a mail has a label: of labels capitals do not count, and the server knows none but ASCII's."""
+    """By which keywords a mail has a label: of labels capitals do not count, and the
+    server knows none but ASCII's."""
     named = label.casefold()
     return {flag for flag in copy.flags if _label_of(flag).casefold() == named}
 

@@ -123,7 +123,8 @@ def _of_mbox(content: mmap.mmap | bytes) -> Iterator[ImportedMail]:
 
 
 def _date_of(line: bytes, raw: bytes) -> datetime | None:
-    """When a mail came, by its From line; some programs write there when they wrote the file, and nobody's address."""
+    """When a mail came, by its From line; some programs write there when they wrote the
+    file, and nobody's address."""
     written = headers.date(line)
     found = _DATE.search(_head(raw))
     own = headers.date(found[1]) if found else None

@@ -52,7 +52,8 @@ def find_way_out(raw: bytes) -> WayOut:
 
 
 def _find_signer(head: Message) -> str:
-    """Whose signature covers that one POST is enough, as the mail says; empty where none does, or it says it twice."""
+    """Whose signature covers that one POST is enough, as the mail says; empty where none
+    does, or it says it twice."""
     said = [
         str(each).strip().casefold() for each in head.get_all("List-Unsubscribe-Post", [])
     ]

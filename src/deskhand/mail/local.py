@@ -177,7 +177,8 @@ class LocalMailbox:
         return await self._read(_arrivals_after, int(cursor))
 
     async def wait(self, cursor: str, seconds: float) -> None:
-        """SQLite rings no bell between processes; looking at one number costs less than any that could be built."""
+        """SQLite rings no bell between processes; looking at one number costs less than
+        any that could be built."""
         for _ in range(max(1, round(seconds / BELL_SECONDS))):
             if await self.position() != cursor:
                 return

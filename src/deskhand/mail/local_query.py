@@ -22,7 +22,8 @@ Condition = tuple[str, list[Any]]
 
 
 class _Lead(NamedTuple):
-    """The table that a search goes through, its column with the mail's number, and the terms that this settles."""
+    """The table that a search goes through, its column with the mail's number, and the
+    terms that this settles."""
 
     table: str
     number: str

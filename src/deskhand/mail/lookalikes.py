@@ -19,7 +19,8 @@ def poses_as_latin(domain: str) -> bool:
 
 
 def find_imitated(domain: str) -> str | None:
-    """The plain domain that a reader takes this one for, whose letters are of another alphabet; None for any other."""
+    """The plain domain that a reader takes this one for, whose letters are of another
+    alphabet; None for any other."""
     labels = readable(domain.casefold()).split(".")
     shown = [unseen.reads_as(label) for label in labels]
     poses = any(
@@ -34,7 +35,8 @@ def _is_foreign(char: str) -> bool:
 
 
 def is_alike(one: str, other: str) -> bool:
-    """Whether an address could pass for another: by its letters, or by the same name at a domain that looks alike."""
+    """Whether an address could pass for another: by its letters, or by the same name at a
+    domain that looks alike."""
     if one.casefold() == other.casefold():
         return False
     same_name = one.rpartition("@")[0].casefold() == other.rpartition("@")[0].casefold()

@@ -691,7 +691,8 @@ def can_enclose(mail: bytes) -> bool:
 
 
 def without_bcc(raw: bytes) -> bytes:
-    """A mail as it may be shown to others, with the line ends of mails: who got a blind copy is not their business."""
+    """A mail as it may be shown to others, with the line ends of mails: who got a blind
+    copy is not their business."""
     lines = _EOL.sub(b"\r\n", _START.sub(b"", raw, count=1))
     head, blank, body = lines.partition(b"\r\n\r\n")
     return _BCC.sub(b"", head + b"\r\n").removesuffix(b"\r\n") + blank + body

@@ -31,7 +31,8 @@ class OneClick:
             raise SendFailed(f"there is no host {urlsplit(address).hostname}") from error
 
     async def leave(self, address: str) -> None:
-        """Raises SendFailed where certainly nothing arrived, OutcomeUnknown where nobody said that it was done."""
+        """Raises SendFailed where certainly nothing arrived, OutcomeUnknown where nobody
+        said that it was done."""
         import httpx2
 
         await self.resolve(address)

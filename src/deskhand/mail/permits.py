@@ -49,7 +49,8 @@ def sweep(folder: Path, now: datetime) -> None:
 
 @cache
 def _boot() -> str:
-    """Another after each start of the machine; where the machine does not say, after each start of the process."""
+    """Another after each start of the machine; where the machine does not say, after each
+    start of the process."""
     try:
         return _BOOT.read_text()
     except OSError:

@@ -30,7 +30,8 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class HasLabel:
-    """The mail has this label. System labels are INBOX, UNREAD, STARRED, IMPORTANT, SENT, DRAFT, TRASH and SPAM."""
+    """The mail has this label. System labels are INBOX, UNREAD, STARRED, IMPORTANT, SENT,
+    DRAFT, TRASH and SPAM."""
 
     label: str
 

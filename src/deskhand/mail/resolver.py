@@ -150,7 +150,8 @@ def _find_records(message: bytes, kind: int) -> Iterator[int]:
 
 
 def _read_name(message: bytes, at: int) -> tuple[str, int]:
-    """A name, and where the next thing begins. A name may go on elsewhere, even where it has been: hence the limit."""
+    """A name, and where the next thing begins. A name may go on elsewhere, even where it
+    has been: hence the limit."""
     labels: list[str] = []
     following = 0
     for _ in range(_MOST_LABELS):

@@ -28,7 +28,8 @@ _EOL = re.compile(rb"\r\n|\r|\n")
 def offer(
     account: Account, password: str | None, sender: str, mail: Outgoing
 ) -> smtplib.SMTP:
-    """Hand over everything but the last dot, for all recipients or none. Whatever breaks here, nothing was sent."""
+    """Hand over everything but the last dot, for all recipients or none. Whatever breaks
+    here, nothing was sent."""
     try:
         server = _sign_in(account, password)
     except ProviderDown as error:
@@ -76,7 +77,8 @@ def _connect(account: Account) -> smtplib.SMTP:
 
 
 def _hurry(server: smtplib.SMTP) -> None:
-    """The last dot leaves at once: else the system keeps it until the text was acknowledged, and nobody knows more."""
+    """The last dot leaves at once: else the system keeps it until the text was
+    acknowledged, and nobody knows more."""
     if server.sock is not None:
         server.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 

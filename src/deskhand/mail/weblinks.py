@@ -58,7 +58,8 @@ class Target(NamedTuple):
 
 
 class Link(NamedTuple):
-    """An address in a text, with every reading that leads to another host, the browsers' first; none leads nowhere."""
+    """An address in a text, with every reading that leads to another host, the browsers'
+    first; none leads nowhere."""
 
     address: str
     targets: tuple[Target, ...]
@@ -72,7 +73,8 @@ def resolve(address: str, base: Target | None = None) -> Target | None:
 
 
 def lead(address: str, base: Target | None = None) -> Target | None:
-    """Where it leads; where it names a host that is not understood, another program may go there: its host says so."""
+    """Where it leads; where it names a host that is not understood, another program may go
+    there: its host says so."""
     target = resolve(address, base)
     plain = _plain(address[:LONGEST])
     named = _SCHEME.match(plain)
@@ -120,7 +122,8 @@ def _read(address: str) -> tuple[Target, ...]:
 
 
 def _authorities(rest: str) -> Iterator[str]:
-    """What may be meant by user and host: to the first slash, and to each sign at which some program ends a link."""
+    """What may be meant by user and host: to the first slash, and to each sign at which
+    some program ends a link."""
     whole = _HOST_END.split(rest, maxsplit=1)[0]
     yield whole
     yield _OLD_HOST_END.split(rest, maxsplit=1)[0]

@@ -9,7 +9,8 @@ from deskhand.notes import disk, paths
 def read_file(
     root: Path, path: str, limit: int, inside: paths.Inside = ()
 ) -> tuple[str, bytes]:
-    """A file of any kind and its path as it lies there, by the walls of notes; the desk's own folders are closed."""
+    """A file of any kind and its path as it lies there, by the walls of notes; the desk's
+    own folders are closed."""
     paths.deny_protected(paths.file_path(path), inside)
     return read_again(root, path, limit)
 

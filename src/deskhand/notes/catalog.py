@@ -361,7 +361,8 @@ def merge_segments(db: Connection, table: str, pages: int) -> bool:
 
 
 def checkpoint(db: Connection) -> None:
-    """Move what was written from the log into the file: a long log slows every look-up. Readers may prevent it."""
+    """Move what was written from the log into the file: a long log slows every look-up.
+    Readers may prevent it."""
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 

@@ -69,7 +69,8 @@ def _begin(work: Callable[..., T], *given: object) -> Future[T]:
 
 @cache
 def _aside(_process: int) -> ThreadPoolExecutor:
-    """Threads for what can be done while somebody waits for the disk; each process has its own, forked ones too."""
+    """Threads for what can be done while somebody waits for the disk; each process has its
+    own, forked ones too."""
     return ThreadPoolExecutor(_THREADS, "notes")
 
 

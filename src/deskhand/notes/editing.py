@@ -149,7 +149,8 @@ class _Splice:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """The lines of a block, those of them that are its own text, and how far it reaches with what belongs to it."""
+    """The lines of a block, those of them that are its own text, and how far it reaches
+    with what belongs to it."""
 
     id: str
     start: int
@@ -210,7 +211,8 @@ def _appended(
 
 
 def find_part(text: str, place: str) -> str:
-    """The part of a note that a link names behind its target: `#Heading`, `#A#B` or `#^block`; without one its body."""
+    """The part of a note that a link names behind its target: `#Heading`, `#A#B` or
+    `#^block`; without one its body."""
     outline = read_outline(text)
     names = place.removeprefix("#")
     if not names:
@@ -655,7 +657,8 @@ def _quoted_item_end(flat: str, place: int, marks: str, content: int) -> int:
 
 
 def _paragraph_start(outline: Outline, start: int, *, whole: bool) -> int:
-    """Where the block with this line begins: a paragraph, a list item, or with `whole` all lines without a blank."""
+    """Where the block with this line begins: a paragraph, a list item, or with `whole` all
+    lines without a blank."""
     flat = outline.flat
     hidden = next((span for span in outline.hidden if span[0] <= start < span[1]), None)
     if hidden:
@@ -752,7 +755,8 @@ def _unexpected(outline: Outline, expect: str, first: int, last: int) -> Changed
 
 
 def _plain(text: str) -> str:
-    """For comparing: whoever repeats a text leaves out blanks at the ends of lines, and writes accents in one way."""
+    """For comparing: whoever repeats a text leaves out blanks at the ends of lines, and
+    writes accents in one way."""
     text = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n")
     return _BLANK_ENDS.sub("", text).removesuffix("\n")
 

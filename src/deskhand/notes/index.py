@@ -43,7 +43,8 @@ log = logging.getLogger(__name__)
 
 
 def is_absent(value: object) -> bool:
-    """The optional extras are said only where there is something to say: without them it is the contract's shape."""
+    """The optional extras are said only where there is something to say: without them it
+    is the contract's shape."""
     return value is None
 
 

@@ -50,7 +50,8 @@ def parts(db: Connection, asked: Query) -> Parts:
 
 
 def _words_with(db: Connection, part: str) -> list[str]:
-    """The vocabulary's words that contain `part`: none when they are too many, only `part` itself if there are none."""
+    """The vocabulary's words that contain `part`: none when they are too many, only `part`
+    itself if there are none."""
     if len(part) > 2:
         table, grams = "tri", matching.all_of(matching.trigrams(part))
     elif len(part) == 2 or not part.isascii():
@@ -130,7 +131,8 @@ def _source(asked: Query, parts: Parts, tier: int) -> tuple[str, str, tuple[str,
 
 
 def _narrow(asked: Query, parts: Parts) -> Parts:
-    """In a phrase the first word ends a word of the text, the last one begins one, and those between are whole."""
+    """In a phrase the first word ends a word of the text, the last one begins one, and
+    those between are whole."""
     words = [*map(matching.replace_controls, asked.words)]
     narrow: Parts = []
     for place, (word, found) in enumerate(zip(words, parts, strict=False)):

@@ -19,7 +19,8 @@ def escape(text: str) -> str:
 
 
 def escape_sentence(text: str) -> str:
-    """One of the desk's own sentences, with strangers' words in it: the names of commands and properties stay code."""
+    """One of the desk's own sentences, with strangers' words in it: the names of commands
+    and properties stay code."""
     pieces = _CODE.split(text)
     pieces[::2] = map(escape, pieces[::2])
     return "".join(pieces)

@@ -88,7 +88,8 @@ Marks = tuple[list[Heading], list[tuple[int, int]]]
 
 @dataclass
 class Outline:
-    """A note's text with the places of its headings; `flat` is the text with every line end written as one \\n."""
+    """A note's text with the places of its headings; `flat` is the text with every line
+    end written as one \\n."""
 
     text: str
     flat: str
@@ -105,7 +106,8 @@ class Outline:
         return "_marks" in self.__dict__
 
     def take_over(self, last: "Outline") -> None:
-        """Know the headings of a text that differs from that of `last` in one place: around it they are found anew."""
+        """Know the headings of a text that differs from that of `last` in one place:
+        around it they are found anew."""
         if marks := _marks_beside(self, last):
             self._marks = marks
 
@@ -177,7 +179,8 @@ def read_outline(text: str) -> Outline:
 
 
 def prepare_outline(text: str) -> None:
-    """Find the headings now, for whoever changes this note next; those of the last one, where little was changed."""
+    """Find the headings now, for whoever changes this note next; those of the last one,
+    where little was changed."""
     last = _kept[-1]
     found = read_outline(text)
     if found is not last and last.is_read:
@@ -375,7 +378,8 @@ def _heading_text(title: str) -> str:
 
 
 def _hidden_end(flat: str, found: re.Match[str], line: str, inside: int, top: int) -> int:
-    """Where the code, the comment or the HTML ends that begins with this line; if none does, where the line ends."""
+    """Where the code, the comment or the HTML ends that begins with this line; if none
+    does, where the line ends."""
     start = found.start()
     match found.lastgroup:
         case "fence":
@@ -485,7 +489,8 @@ def _is_below_text(flat: str, place: int, top: int) -> bool:
 def _underlined(
     flat: str, start: int, top: int, mark: str, barren: int, around: dict[int, int]
 ) -> Heading | None:
-    """The heading that consists of the paragraph above this line, if there is one; the line at `barren` made none."""
+    """The heading that consists of the paragraph above this line, if there is one; the
+    line at `barren` made none."""
     paragraph: list[tuple[int, str]] = []
     for place, line in lines_above(flat, start, top):
         if place == barren and _is_below_text(flat, place, top):

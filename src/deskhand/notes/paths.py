@@ -80,7 +80,8 @@ Inside = tuple[str, ...] | None
 
 
 def deny_protected(names: tuple[str, ...], inside: Inside = ()) -> None:
-    """No tool changes what a person decides by or looks at, nor makes what could be taken for something of the desk."""
+    """No tool changes what a person decides by or looks at, nor makes what could be taken
+    for something of the desk."""
     if inside is None:
         return
     if inside:
@@ -123,7 +124,8 @@ def _joined(words: str) -> str:
 
 @lru_cache(maxsize=1024)
 def skeleton(name: str) -> str:
-    """What is left of a name once case, Unicode forms, accents, invisible characters, dots and blanks are ignored."""
+    """What is left of a name once case, Unicode forms, accents, invisible characters, dots
+    and blanks are ignored."""
     marks = frozenset(
         char
         for char in name
@@ -135,7 +137,8 @@ def skeleton(name: str) -> str:
 
 
 def _is_taken_for(seen: str, folder: str) -> bool:
-    """Whether only letters of other alphabets keep them apart; a name in one other alphabet is a word of its own."""
+    """Whether only letters of other alphabets keep them apart; a name in one other
+    alphabet is a word of its own."""
     if len(seen) != len(folder):
         return False
     alphabets = {

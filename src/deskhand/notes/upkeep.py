@@ -59,7 +59,8 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """A complete scan: when, by both clocks; its cost; into which index; whether watch and queue stood before it."""
+    """A complete scan: when, by both clocks; its cost; into which index; whether watch and
+    queue stood before it."""
 
     wall: float
     started: float
@@ -155,13 +156,15 @@ class Upkeep:
             self._quiet.wait(PAUSE)
 
     def _give_way(self) -> None:
-        """Hold back a little longer: the answer is still on its way to the caller, and the next question may follow."""
+        """Hold back a little longer: the answer is still on its way to the caller, and the
+        next question may follow."""
         self._pause()
         if time.monotonic() < self._asked + GRACE:
             self._closed.wait(PAUSE)
 
     def _wait_for_quiet(self) -> None:
-        """Hold back while one question follows another: what is written meanwhile, each of them has to read anew."""
+        """Hold back while one question follows another: what is written meanwhile, each of
+        them has to read anew."""
         until = time.monotonic() + PATIENCE
         while not self._closed.is_set() and time.monotonic() < until:
             if not self._asking and time.monotonic() >= self._asked + GRACE:
@@ -185,7 +188,8 @@ class Upkeep:
         return datetime.fromtimestamp(last.wall, UTC) if last else None
 
     def _catch_up(self, db: Connection, root: walk.Root, asked: float) -> _Scan | None:
-        """Look at what was reported since the last scan, and return that scan; where it cannot be relied on, scan."""
+        """Look at what was reported since the last scan, and return that scan; where it
+        cannot be relied on, scan."""
         last = self._reliable(db, root)
         if last is None and self._last and self._last.started >= asked:
             return None  # somebody else scanned while this question waited for its turn
@@ -317,7 +321,8 @@ class Upkeep:
             yield done
 
     def _merge(self, db: Connection) -> None:
-        """Merge the text tables in steps that nobody notices: a question may have something to write in between."""
+        """Merge the text tables in steps that nobody notices: a question may have
+        something to write in between."""
         for table in catalog.TEXT_TABLES:
             pages = -MERGED_PAGES  # below zero it begins with all segments
             while not self._closed.is_set():

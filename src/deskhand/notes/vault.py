@@ -817,7 +817,8 @@ def _encode(text: str, path: str) -> bytes:
 
 
 def _demand_free(folder: int, name: str, old: str, new: str) -> None:
-    """A name that differs from another only in case or Unicode form is taken as well, except by the note itself."""
+    """A name that differs from another only in case or Unicode form is taken as well,
+    except by the note itself."""
     taken = paths.on_disk(folder, name)
     if taken is not None and new != old and not (taken != name and same(old, new)):
         raise Denied(

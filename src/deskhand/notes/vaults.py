@@ -71,7 +71,8 @@ class Vaults:
         return len(self._every) > 1
 
     def place(self, path: str, near: str | None = None) -> Place:
-        """Where the path leads for this call; one that names no vault leads to the vault `near`, if that is given."""
+        """Where the path leads for this call; one that names no vault leads to the vault
+        `near`, if that is given."""
         asked = current().asked
         name, sign, own = path.partition(SIGN)
         if not sign or not self.are_several or name not in self.names:
@@ -105,7 +106,8 @@ class Vaults:
         self._ask(dict.fromkeys(self._every), lambda vault, _: vault)
 
     def at(self, path: str, work: Callable[[Vault, str], T]) -> T:
-        """What the work gives in the vault of this path, with the path in it; paths that come out carry the vault."""
+        """What the work gives in the vault of this path, with the path in it; paths that
+        come out carry the vault."""
         name, own = self.place(path)
         with self._saying(name):
             return self._carried(name, work(self.vault(name), own))
@@ -336,7 +338,8 @@ def _merge(pages: Mapping[str, NoteList]) -> _Shown:
 
 
 def _turns(pages: Mapping[str, NoteList], shown: _Shown) -> list[str]:
-    """The vaults in the order in which the next page asks them: the one behind the last that was shown comes first."""
+    """The vaults in the order in which the next page asks them: the one behind the last
+    that was shown comes first."""
     names = [*pages]
     following = names.index(shown[-1][0]) + 1 if shown else 0
     return names[following:] + names[:following]

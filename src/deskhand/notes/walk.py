@@ -109,7 +109,8 @@ def scan(
     pause: Callable[[], None] | None = None,
     enter: Callable[[int], None] | None = None,
 ) -> dict[str, Key]:
-    """Every note at or below `start`, with its key. Before each folder, `pause` and `enter` (with its descriptor)."""
+    """Every note at or below `start`, with its key. Before each folder, `pause` and
+    `enter` (with its descriptor)."""
     if start and not all(map(is_visible, start.split("/"))):
         return {}
     found: dict[str, Key] = {}

@@ -152,7 +152,8 @@ def note_use(tx: Transaction, client_id: str, now: datetime) -> None:
 
 
 def _name(given: object, redirect: str) -> str:
-    """What the client calls itself as one line in which everything shows; else the host that it is sent back to."""
+    """What the client calls itself as one line in which everything shows; else the host
+    that it is sent back to."""
     name = ""
     if isinstance(given, str):
         name = spell_out_name(given)[:LONGEST_NAME].strip()
@@ -162,7 +163,8 @@ def _name(given: object, redirect: str) -> str:
 
 
 def _demand_safe(address: object) -> None:
-    """A code goes over TLS, or stays on the person's machine: to a loopback port, or to a program by its own scheme."""
+    """A code goes over TLS, or stays on the person's machine: to a loopback port, or to a
+    program by its own scheme."""
     if (
         not isinstance(address, str)
         or len(address) > _LONGEST_ADDRESS

@@ -46,7 +46,8 @@ class Issued(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A family that ended because one of its secrets was shown twice. Returned, not raised: the end is committed."""
+    """A family that ended because one of its secrets was shown twice. Returned, not
+    raised: the end is committed."""
 
     name: str | None
     refusal: OAuthRefusal
@@ -125,7 +126,8 @@ def renew(
     resource: str | None,
     now: datetime,
 ) -> Issued | Ended:
-    """New tokens for a refresh token, which then counts no more; with fewer scopes where the client asks for fewer."""
+    """New tokens for a refresh token, which then counts no more; with fewer scopes where
+    the client asks for fewer."""
     row = tx.one(
         "SELECT family, scopes, expires, spent FROM oauth_refresh_tokens WHERE digest = ?",
         tokens.digest(refresh),

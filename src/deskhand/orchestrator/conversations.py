@@ -85,7 +85,8 @@ async def list_behind(desk: Desk, step: Step) -> list[str]:
 
 
 def digest(behind: Sequence[Step]) -> str:
-    """By which those behind a mail are known to be the ones that the person was shown; empty where there are none."""
+    """By which those behind a mail are known to be the ones that the person was shown;
+    empty where there are none."""
     keys = sorted(step.key for step in behind)
     return sha256(json.dumps(keys).encode()).hexdigest() if keys else ""
 
@@ -101,7 +102,8 @@ async def rest_alone(
 
 
 async def bring_back(desk: Desk, released: Sequence[Step]) -> None:
-    """The notes of mails that wait again lie where such notes do; of these too newer mails stand for earlier ones."""
+    """The notes of mails that wait again lie where such notes do; of these too newer mails
+    stand for earlier ones."""
     if desk.settings.vault_path is not None:
         for each in released:
             if each.data.note is not None:
@@ -111,7 +113,8 @@ async def bring_back(desk: Desk, released: Sequence[Step]) -> None:
 
 
 def _answers(raw: bytes, step: Step) -> bool:
-    """Whether the person's own mail answers this one of its conversation: it goes to somebody who takes part in it."""
+    """Whether the person's own mail answers this one of its conversation: it goes to
+    somebody who takes part in it."""
     if is_by_machine(raw):
         return False
     people = {step.data.sender, *step.data.people}

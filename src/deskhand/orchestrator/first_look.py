@@ -75,7 +75,8 @@ async def _ask(desk: Desk, account: str, mailbox: str) -> bool:
 async def ask_everywhere(
     desk: Desk,
 ) -> tuple[list[FirstLook], dict[str, DeskError]]:
-    """What the person has to answer, for every account of the desk; and which of several accounts do not answer."""
+    """What the person has to answer, for every account of the desk; and which of several
+    accounts do not answer."""
     names = [account.name for account in desk.settings.mail_accounts]
     silent: dict[str, DeskError] = {}
     for name in names:

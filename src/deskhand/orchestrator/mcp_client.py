@@ -303,7 +303,8 @@ _ERRORS: dict[str, type[DeskError]] = {
 
 
 def _read_answer(result: CallToolResult) -> dict[str, Any]:
-    """What the tool said, as data. A server may say it in text alone, where a list or a sentence is the `result`."""
+    """What the tool said, as data. A server may say it in text alone, where a list or a
+    sentence is the `result`."""
     if result.structured_content:
         return dict(result.structured_content)
     texts = [block.text for block in result.content if isinstance(block, TextContent)]

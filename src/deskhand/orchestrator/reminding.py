@@ -93,7 +93,8 @@ async def _is_answered(desk: Desk, awaited: AwaitedAnswer) -> bool:
 
 
 async def _find_elsewhere(desk: Desk, awaited: AwaitedAnswer) -> list[MailSummary]:
-    """What those whom the mail went to have written since, in whatever thread, newest first; oneself is not asked."""
+    """What those whom the mail went to have written since, in whatever thread, newest
+    first; oneself is not asked."""
     request = awaited.request
     own = await _own_mailboxes(desk, awaited)
     others = [each for each in request.action.everybody if mailbox_of(each) not in own]

@@ -259,7 +259,8 @@ async def find_touched(desk: Desk, rule: Rule) -> tuple[list[MailSummary], int]:
 
 
 def add_rule(home: Path, rule: Rule) -> None:
-    """Write the rule behind those that are there; every byte of these stays, and what would not be read is refused."""
+    """Write the rule behind those that are there; every byte of these stays, and what
+    would not be read is refused."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 

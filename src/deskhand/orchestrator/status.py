@@ -190,7 +190,8 @@ def _parse_state(data: bytes) -> dict[str, Any] | None:
 
 
 def _own_names(state: Mapping[str, Any]) -> set[str]:
-    """The keys that the desk wrote. The file may be another watcher's too, and an earlier version listed nothing."""
+    """The keys that the desk wrote. The file may be another watcher's too, and an earlier
+    version listed nothing."""
     if state.keys() >= {"last_check", "mail", "cursor", "model"} and _OWN not in state:
         return _FORMER
     listed = state.get(_OWN)
@@ -226,7 +227,8 @@ def _write_state(root: Path, state: Mapping[str, Any]) -> None:
 
 
 async def publish(desk: Desk, health: Mapping[str, Any], *, always: bool = False) -> None:
-    """The contract's state file and Dashboard.md; of several orchestrators that run, one writes them at a time."""
+    """The contract's state file and Dashboard.md; of several orchestrators that run, one
+    writes them at a time."""
     now = desk.now()
     root = desk.own_root
     if not await desk.store.write(_my_turn, now) and not always:
@@ -275,7 +277,8 @@ def page(
     put: Callable[[str], str] = escape,
     say: Callable[[str], str] = escape_sentence,
 ) -> str:
-    """The whole as Markdown; `put` makes one harmless line of what others wrote, `say` of the desk's own words."""
+    """The whole as Markdown; `put` makes one harmless line of what others wrote, `say` of
+    the desk's own words."""
 
     def table(counts: Mapping[str, int]) -> str:
         return (

@@ -60,7 +60,8 @@ class MailFacts(BaseModel):
     """Somebody else wrote that note, and by it the desk knows of the mail."""
     sender: str = ""
     people: tuple[str, ...] = Field((), exclude_if=not_)
-    """Who takes part in its conversation, as far as its sender says: the addresses in its head without the person's."""
+    """Who takes part in its conversation, as far as its sender says: the addresses in its
+    head without the person's."""
     header: str = Field("", exclude_if=not_)
     """Its Message-ID without brackets."""
     in_inbox: bool = Field(default=False, exclude_if=not_)

@@ -86,7 +86,8 @@ async def find_id(desk: Desk, step: Step) -> str:
 
 
 async def look(desk: Desk, account: str) -> int:
-    """Take in what has arrived since the cursor; how many mails were new. The cursor moves with the rows, together."""
+    """Take in what has arrived since the cursor; how many mails were new. The cursor moves
+    with the rows, together."""
     mailbox = await mailbox_name(desk, account)
     new = 0
     while True:
@@ -141,7 +142,8 @@ async def recent_mail(desk: Desk, account: str) -> list[MailSummary]:
 
 
 def fingerprint(key: str) -> str:
-    """Names files after a mail. Of the whole id: the beginnings of ids are alike for mails of the same seconds."""
+    """Names files after a mail. Of the whole id: the beginnings of ids are alike for mails
+    of the same seconds."""
     return sha256(key.encode()).hexdigest()[:16]
 
 

@@ -89,7 +89,8 @@ def _open_pair(file: int) -> socket.socket:
 
 
 class Greeting:
-    """What a pipe says first, and the descriptors that it sends along: those of its stdin and its stdout, or none."""
+    """What a pipe says first, and the descriptors that it sends along: those of its stdin
+    and its stdout, or none."""
 
     def __init__(self) -> None:
         self.words = b""
@@ -253,7 +254,8 @@ class HandedTransport(asyncio.Transport):
 
 
 class HeldDoor(asyncio.Protocol):
-    """The socket of a pipe that handed its ends over: while it is open, the pipe is there, and nothing more is said."""
+    """The socket of a pipe that handed its ends over: while it is open, the pipe is there,
+    and nothing more is said."""
 
     def __init__(self, handed: HandedTransport) -> None:
         self._handed = handed

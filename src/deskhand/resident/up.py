@@ -68,7 +68,8 @@ async def up(
     announce: Announce,
     demo: bool = False,
 ) -> None:
-    """Run until a signal ends it; `ready` gets the address when the page answers, `announce` says which parts run."""
+    """Run until a signal ends it; `ready` gets the address when the page answers,
+    `announce` says which parts run."""
     desk.parts.tell = _tell_of(say, announce)
     stop = asyncio.Event()
     stop_on_signals(stop)

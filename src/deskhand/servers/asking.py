@@ -41,7 +41,8 @@ def asking_tools(desk: Desk) -> list[DeskTool]:
         choices: Choices = None,
         expires_in: Minutes = LONGEST_WAIT,
     ) -> ToolResult[PersonAnswer]:
-        """Put a question before the person, who answers later: ask get_action, or call again with the same words."""
+        """Put a question before the person, who answers later: ask get_action, or call
+        again with the same words."""
         given = tuple(each.strip() for each in choices or ())
         if not question.strip():
             raise InvalidInput(

@@ -81,7 +81,8 @@ def saving_tools(desk: Desk) -> list[DeskTool]:
         name: Name,
         path: Annotated[str, Field(description="vault-relative path of the new file")],
     ) -> SavedAttachment:
-        """Save an attachment as a file of the vault; nothing is replaced, and the folders of approvals are closed."""
+        """Save an attachment as a file of the vault; nothing is replaced, and the folders
+        of approvals are closed."""
         attachment, content = await _find(desk, message_id, name)
         if len(content) > LARGEST_FILE:
             raise TooLarge(

@@ -144,7 +144,8 @@ def _foreign_access() -> AccessToken | None:
 
 
 def auth_settings(area: Area | None) -> AuthSettings:
-    """What the SDK must know to ask for tokens; a server of one part of the desk wants at least its reading scope."""
+    """What the SDK must know to ask for tokens; a server of one part of the desk wants at
+    least its reading scope."""
     # The token is compared here and was made here, so there is no issuer to ask and no audience to check.
     return AuthSettings(
         issuer_url=AnyHttpUrl("http://127.0.0.1"),
@@ -236,7 +237,8 @@ def _is_listening(scope: Scope) -> bool:
 
 
 class PointToMetadata:
-    """Around a server beside the page: whoever is turned away is told where a client gets a token, and for what."""
+    """Around a server beside the page: whoever is turned away is told where a client gets
+    a token, and for what."""
 
     def __init__(self, app: ASGIApp, endpoint: str, scopes: Iterable[str]) -> None:
         self._app = app

@@ -71,7 +71,8 @@ def _opens_addresses(client: ClientCapabilities | None) -> bool:
 
 
 class AppCard(Extension):
-    """MCP Apps: a card in the chat that shows what was asked for and opens the page. It has nothing to answer with."""
+    """MCP Apps: a card in the chat that shows what was asked for and opens the page. It
+    has nothing to answer with."""
 
     identifier = EXTENSION_ID
 

@@ -298,7 +298,8 @@ def _make_handles(
 
 
 def _error_form(error: DeskError) -> dict[str, Any]:
-    """The Gmail server's form; the message says that it waits, or is the Email server's sentence where it has one."""
+    """The Gmail server's form; the message says that it waits, or is the Email server's
+    sentence where it has one."""
     return mcp_error(error) | {"message": error.waiting_note or error.said or error.message}
 
 
@@ -418,7 +419,8 @@ class _WholeDesk(DeskServer):
         return name.partition("_")[0] in wanted_servers(self.desk)
 
     async def list_tools(self) -> list[MCPTool]:
-        """Without the schemas of answers: they are half of all characters, and an answer says itself what it is."""
+        """Without the schemas of answers: they are half of all characters, and an answer
+        says itself what it is."""
         listed = [*await super().list_tools(), *await self._list_foreign()]
         return [each.model_copy(update={"output_schema": None}) for each in listed]
 

@@ -504,7 +504,8 @@ def _result_of(outcome: Outcome, asked: ToolCall) -> dict[str, Any]:
 
 
 def demand_own(request: Request) -> Request:
-    """The request, unless another client asked for the call or the question: they alone are told what came of it."""
+    """The request, unless another client asked for the call or the question: they alone
+    are told what came of it."""
     action = request.action
     if isinstance(action, ToolCall | Question) and action.asker != callers.asker():
         raise OutOfScope(f"another client asked for {request.id}", scope="guard:read")

@@ -59,7 +59,8 @@ class SDKServer(MCPServer[None]):
         arguments: dict[str, Any] | None = None,
         context: Context[None, Any] | None = None,
     ) -> GetPromptResult | InputRequiredResult:
-        """The SDK's, without its code 0 and its trace for a prompt that there is not, or that lacks an argument."""
+        """The SDK's, without its code 0 and its trace for a prompt that there is not, or
+        that lacks an argument."""
         try:
             return await super().get_prompt(name, arguments, context)
         except ValueError as error:
@@ -236,7 +237,8 @@ class StrictMetadata(FuncMetadata):
         )
 
     def _without_empty_nulls(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Without null for an argument that may be left out and knows no null: some clients fill everything in."""
+        """Without null for an argument that may be left out and knows no null: some
+        clients fill everything in."""
         known = self.arg_model.model_fields
         return {
             name: value

@@ -32,7 +32,8 @@ Start = Callable[
 
 
 class ShortWay:
-    """A call begins in the turn of the event loop in which its line came, and ends in that in which the answer came."""
+    """A call begins in the turn of the event loop in which its line came, and ends in that
+    in which the answer came."""
 
     def __init__(self, wire: Wire, start: Start) -> None:
         self._wire = wire

@@ -150,7 +150,8 @@ class AnsweringStream:
 
 
 def _is_without_id(message: JSONRPCMessage) -> bool:
-    """Whether it asks with no id, or with one that is none: to the SDK that is a notification, which nobody answers."""
+    """Whether it asks with no id, or with one that is none: to the SDK that is a
+    notification, which nobody answers."""
     match message:
         case JSONRPCNotification(method=method):
             return method.startswith(_REQUESTS)

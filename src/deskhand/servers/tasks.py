@@ -420,7 +420,8 @@ def tasks_recorder(desk: Desk, actor: str = ACTOR) -> Recorder:
 
 
 def acting_user(desk: Desk, ctx: Caller) -> str:
-    """The token's owner; else whom a proven service, or a program of the same person, names; else the desk's user."""
+    """The token's owner; else whom a proven service, or a program of the same person,
+    names; else the desk's user."""
     if (owner := callers.subject()) is not None:
         return owner
     in_header = tokens.user_in_header((ctx.headers or {}).get("x-user-id", ""))

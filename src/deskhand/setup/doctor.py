@@ -116,7 +116,8 @@ def _each(desk: Desk, name: str, check: Check) -> dict[str, Check]:
 
 
 def repair(desk: Desk) -> list[str]:
-    """What was done: permissions, the schema, missing folders, a damaged index. Nothing of the person's is touched."""
+    """What was done: permissions, the schema, missing folders, a damaged index. Nothing of
+    the person's is touched."""
     return [line for each in REPAIRS for line in each(desk)]
 
 

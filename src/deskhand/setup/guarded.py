@@ -293,7 +293,8 @@ def _settings_of(home: Path) -> Settings:
 
 
 def _demand_whole_paths(home: Path, account: pwd.struct_passwd) -> None:
-    """In a path ~ is one folder for the person, who wrote it, and another one for root and for the desk's own user."""
+    """In a path ~ is one folder for the person, who wrote it, and another one for root and
+    for the desk's own user."""
     config = home / "config.toml"
     if config.is_file():
         short = re.search(

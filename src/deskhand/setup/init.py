@@ -114,7 +114,8 @@ def demand_value(home: Path, name: str, value: str) -> None:
 
 
 def _edit(text: str, new: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """The text with the values in it, and the options that were added as comments. The caller checks the result."""
+    """The text with the values in it, and the options that were added as comments. The
+    caller checks the result."""
     written, added = _complete(text)
     for key, value in new.items():
         if _says(written) is None:
@@ -162,7 +163,8 @@ def next_steps(settings: Settings) -> list[str]:
 
 
 def find_place(home: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """In which folder of the vault the desk's own ones are to lie: in one of its own, unless they lie there already."""
+    """In which folder of the vault the desk's own ones are to lie: in one of its own,
+    unless they lie there already."""
     vault = given.get("vault_path")
     if vault is None or current_value(home, "vault_folder") is not None:
         return {}
@@ -176,7 +178,8 @@ def find_place(home: Path, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def make_folders(vault: Path, inside: tuple[str, ...]) -> list[Path]:
-    """Make the vault and the desk's own folders in it, for the person alone, where they are missing; returns those."""
+    """Make the vault and the desk's own folders in it, for the person alone, where they
+    are missing; returns those."""
     own_place = vault.joinpath(*inside)
     folders = dict.fromkeys([vault, own_place, *(own_place / name for name in FOLDERS)])
     missing = [folder for folder in folders if not folder.is_dir()]

@@ -15,7 +15,8 @@ _IN_VAULT = re.compile(r"\.deskhand-[0-9a-f]{16}\.tmp")
 
 
 def sweep(desk: Desk) -> list[str]:
-    """What was removed: of the home and the vaults only names that the desk itself gives, and nothing of this hour."""
+    """What was removed: of the home and the vaults only names that the desk itself gives,
+    and nothing of this hour."""
     found = list(_leftovers(desk.settings.home, _IN_HOME, desk.now()))
     for vault in desk.settings.note_vaults:
         found += _leftovers(vault.path, _IN_VAULT, desk.now())

@@ -51,7 +51,8 @@ class Store(Protocol):
         """Do `work` in a transaction that may write, and commit it."""
 
     async def write(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
-        """Like `write_sync`, without blocking the event loop, for work that waits for nothing but the database."""
+        """Like `write_sync`, without blocking the event loop, for work that waits for
+        nothing but the database."""
 
     async def write_in_thread(
         self, work: Work[P, T], *given: P.args, **named: P.kwargs
@@ -62,7 +63,8 @@ class Store(Protocol):
         """Do `work` in a transaction that sees one state and changes nothing."""
 
     async def read_one(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
-        """Do `work` that reads by one statement and needs no transaction around it; of two, each sees its own state."""
+        """Do `work` that reads by one statement and needs no transaction around it; of
+        two, each sees its own state."""
 
     async def glance(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
         """Like `read_one`, at once and on the event loop, for a few rows that are found by their keys.
@@ -71,7 +73,8 @@ class Store(Protocol):
         """
 
     def bell(self, channel: str, payload: str | None) -> AbstractContextManager[Bell]:
-        """Rings for what anybody commits from now on: PostgreSQL for this NOTIFY alone, SQLite for every commit."""
+        """Rings for what anybody commits from now on: PostgreSQL for this NOTIFY alone,
+        SQLite for every commit."""
 
     def read_beside(self, name: str) -> str | None:
         """The last note of this name beside the database."""
@@ -114,7 +117,8 @@ def open_store(url: str) -> Store:
 
 
 def revision(url: str) -> str | None:
-    """The revision of a database's schema; None where there is none yet. Nothing is made or brought up to date."""
+    """The revision of a database's schema; None where there is none yet. Nothing is made
+    or brought up to date."""
     scheme, _, place = url.partition("://")
     if scheme == "sqlite":
         from deskhand.store import sqlite

@@ -48,7 +48,8 @@ async def finish(work: Coroutine[Any, Any, T]) -> T:
 
 
 class _Unstoppable(asyncio.Task[T]):
-    """Not cancelled by the end of its loop either: `asyncio.run` cancels every task that is left, and waits for it."""
+    """Not cancelled by the end of its loop either: `asyncio.run` cancels every task that
+    is left, and waits for it."""
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
         super().__init__(work)

@@ -216,7 +216,8 @@ def revision(url: str) -> str | None:
 
 
 def _demand_utf8(encoding: str | None) -> None:
-    """Refuse any other encoding: none holds every text, and SQL_ASCII, common without a locale, answers in bytes."""
+    """Refuse any other encoding: none holds every text, and SQL_ASCII, common without a
+    locale, answers in bytes."""
     if encoding != "UTF8":
         raise BadConfig(
             f"the desk's database has the encoding {encoding}, which cannot hold every text",
@@ -238,7 +239,8 @@ def _check(connection: Connection) -> None:
 
 
 def _is_ended(connection: Connection | AsyncConnection) -> bool:
-    """Whether the server has closed an idle connection: only then is there something to read. Asking it costs more."""
+    """Whether the server has closed an idle connection: only then is there something to
+    read. Asking it costs more."""
     waiting = select.poll()
     waiting.register(connection.fileno(), select.POLLIN)
     return bool(waiting.poll(0))

@@ -222,7 +222,8 @@ class _Backend:
     # Who asks.
 
     async def identify(self, request: Request) -> None:
-        """The service's token names its user in X-User-ID; any other token names its owner; nobody else enters."""
+        """The service's token names its user in X-User-ID; any other token names its
+        owner; nobody else enters."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         users = request.headers.getlist("x-user-id")
         request.state.actor = "tasks_api"

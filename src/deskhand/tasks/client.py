@@ -68,7 +68,8 @@ class TasksClient:
         return content_of(await self.send(user, method, path, **sent))
 
     async def page(self, user: str, asked: Mapping[str, Any], **sent: Any) -> Any:
-        """One page of tasks as our own backend gives it, also from a backend that answers with a list of them all."""
+        """One page of tasks as our own backend gives it, also from a backend that answers
+        with a list of them all."""
         content = await self.call(user, "GET", "/tasks", query=asked, **sent)
         if isinstance(content, list) and str(len(content)) == str(asked.get("limit")):
             # Perhaps it cut the list there, in a way of its own.

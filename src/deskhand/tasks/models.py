@@ -287,7 +287,8 @@ class ImportProblem(BaseModel):
 
 
 class Imported(BaseModel):
-    """What became of a calendar file: made or brought back, here before, no task at all; and what is to be told."""
+    """What became of a calendar file: made or brought back, here before, no task at all;
+    and what is to be told."""
 
     imported: int
     already_there: int

@@ -127,7 +127,8 @@ def read_line(text: str, now: datetime, zone: ZoneInfo) -> Line:
 def read_change(
     text: str, now: datetime, zone: ZoneInfo, due_before: datetime | None
 ) -> Line:
-    """What such a line changes of a task; an empty title leaves the old one. A time alone leaves the day as it is."""
+    """What such a line changes of a task; an empty title leaves the old one. A time alone
+    leaves the day as it is."""
     said = _take_tags(text)
     _take_rule(said)
     _take_due(said)

@@ -379,7 +379,8 @@ def update(
     now: Now,
     if_match: str | None,
 ) -> WireTask:
-    """What is absent stays; null clears. A due date alone moves one task of a series, with the rule all that follow."""
+    """What is absent stays; null clears. A due date alone moves one task of a series, with
+    the rule all that follow."""
     if isinstance(changes.parent_id, int):
         lock_in_order(tx, user, [task_id, changes.parent_id])
     before = _lock_row(tx, user, task_id, if_match)

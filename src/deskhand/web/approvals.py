@@ -369,7 +369,8 @@ def _answer(
 
 
 async def _go_to_next(request: Request, answered: Card, done: str) -> Response:
-    """The next card of the list in which this one was answered; where nothing else waits, this one, as it is now."""
+    """The next card of the list in which this one was answered; where nothing else waits,
+    this one, as it is now."""
     wanted = _wanted(request)
     snoozed = answered.state == "snoozed"
     following = await desk_of(request).waiting.find_next(

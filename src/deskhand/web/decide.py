@@ -6,7 +6,7 @@ Whatever is decided wants the same proof as every change of mails.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -127,19 +127,25 @@ async def _show(
         "declined": await desk.store.read(first_look.list_declined),
         "step": chosen,
         "alone": bool(named),
-        "done": _say_done(
-            request,
-            {
-                each.step.data.message_id: moment(until[each.step.key]).natural
-                for each in put_off.mails
-            },
-        ),
+        "done": _say_done(request, _name_times(put_off, until, moment)),
         "told_below": request.query_params.get("done") in ("archived", "later", "handed"),
         "archived": _archived(request),
         "typed": typed or _find_typed(request, chosen),
         "moment": moment,
     }
     return await render(request, "decide.html", title="To decide", **known | opened)
+
+
+def _name_times(
+    put_off: Listing,
+    until: Mapping[str, datetime],
+    moment: Callable[[datetime], times.Moment],
+) -> dict[str, str]:
+    """When each mail that was put off comes back, by its id."""
+    return {
+        each.step.data.message_id: moment(until[each.step.key]).natural
+        for each in put_off.mails
+    }
 
 
 def _list_keys(chosen: Step | None, *listings: Listing) -> set[str]:

@@ -121,7 +121,8 @@ def _cookie_limits(request: Request) -> dict[str, Any]:
 
 
 def demand_own_origin(request: Request) -> None:
-    """Refuse a form of another page. To a browser another port of this machine is the same site; to us it is not."""
+    """Refuse a form of another page. To a browser another port of this machine is the same
+    site; to us it is not."""
     own = own_origin(request)
     # No origin at all is what a program sends that is no browser; it has nobody's cookie but its own.
     origins = set(request.headers.getlist("origin"))
@@ -180,7 +181,8 @@ def _place_cookie(request: Request) -> str:
 
 
 def _place_before(request: Request, otherwise: str) -> str:
-    """The page that the person asked for before signing in. Another port of this machine can write this cookie, too."""
+    """The page that the person asked for before signing in. Another port of this machine
+    can write this cookie, too."""
     place = unquote(request.cookies.get(_place_cookie(request), ""))
     if re.fullmatch(r"/(?![/\\])[!-~]*", place):
         return place

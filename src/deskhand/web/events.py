@@ -29,7 +29,8 @@ FIRST = 25
 
 
 def word(counts: Counts, cards: Sequence[Card | Waits], left: int, messages: int) -> str:
-    """What waits, as one word that changes when it does and tells nothing: cards, mails to decide, agents' messages."""
+    """What waits, as one word that changes when it does and tells nothing: cards, mails to
+    decide, agents' messages."""
     seen = [
         repr(counts),
         str(left),
@@ -60,7 +61,8 @@ class Events:
     async def stream(
         self, seen: str | None, welcome: Callable[[], Awaitable[bool]]
     ) -> AsyncIterator[str]:
-        """`changed` whenever the state is another than the one that the page has seen, and a sign of life between."""
+        """`changed` whenever the state is another than the one that the page has seen, and
+        a sign of life between."""
         self._enter()
         try:
             while not self._stopping.is_set():
@@ -76,7 +78,8 @@ class Events:
             self._leave()
 
     async def _silent(self, turn: asyncio.Event) -> bool:
-        """Whether nothing happened for so long that a sign of life is due; a server that ends waits for no stream."""
+        """Whether nothing happened for so long that a sign of life is due; a server that
+        ends waits for no stream."""
         waits = [asyncio.create_task(each.wait()) for each in (turn, self._stopping)]
         try:
             done, _ = await asyncio.wait(

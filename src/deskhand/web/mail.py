@@ -335,7 +335,8 @@ async def _reply(request: Request, form: FormData) -> Response:
 
 
 async def _change(request: Request, form: FormData) -> Response:
-    """Do something with the chosen mails, or with all that were found; many, or unread ones to the trash, ask first."""
+    """Do something with the chosen mails, or with all that were found; many, or unread
+    ones to the trash, ask first."""
     desk = desk_of(request)
     change = _read_deed(form)
     with _view_account(desk, text_in(form, "account")) as view:

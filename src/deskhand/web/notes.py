@@ -214,7 +214,8 @@ async def _follow(request: Request) -> Response:
 
 
 async def _send_file(request: Request) -> Response:
-    """A file of the vault. Pictures are shown, all else is saved: what is in it is a stranger's and must not run."""
+    """A file of the vault. Pictures are shown, all else is saved: what is in it is a
+    stranger's and must not run."""
     vaults = desk_of(request).vaults
     name, asked = vaults.place(request.query_params.get("path", ""))
     path, data = await to_thread.run_sync(vaults.vault(name).file, asked)

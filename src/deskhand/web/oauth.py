@@ -485,7 +485,8 @@ async def _revoke(request: Request) -> Response:
 
 
 async def _demand_client(request: Request, given: Mapping[str, str]) -> str:
-    """The client that asks; one that was dropped shall register anew. A document was read when the person was asked."""
+    """The client that asks; one that was dropped shall register anew. A document was read
+    when the person was asked."""
     client_id = given.get("client_id", "")
     if not is_document(client_id) and await _find_client(request, client_id) is None:
         raise OAuthRefusal("invalid_client", "this desk does not know the client")

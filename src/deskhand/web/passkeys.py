@@ -286,7 +286,8 @@ async def _show_new_codes(request: Request) -> Response:
 
 
 async def _go_to_localhost(request: Request, form: FormData) -> Response:
-    """A browser makes no passkey for 127.0.0.1; a link signs the person in under the other name of this machine."""
+    """A browser makes no passkey for 127.0.0.1; a link signs the person in under the other
+    name of this machine."""
     try:
         await _demand_right(request, form)
     except DeskError as error:

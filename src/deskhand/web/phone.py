@@ -86,7 +86,8 @@ async def _show_code(request: Request, form: FormData) -> Response:
 
 
 async def _open_notified(request: Request) -> Response:
-    """Where a notification leads, which does not say what waits: to the card, where it is one, else to all of them."""
+    """Where a notification leads, which does not say what waits: to the card, where it is
+    one, else to all of them."""
     waiting = await desk_of(request).waiting.ids()
     if len(waiting) == 1:
         return RedirectResponse(f"/requests/{next(iter(waiting))}", 303)
@@ -188,7 +189,8 @@ async def _worker(request: Request) -> Response:
 
 @cache
 def _read_worker() -> str:
-    """The service worker. With another version of the desk it is another text, which browsers notice by themselves."""
+    """The service worker. With another version of the desk it is another text, which
+    browsers notice by themselves."""
     template = templates().get_template("worker.js")
     files = [HERE / "templates" / "offline.html", HERE / "templates" / "base.html"]
     files += [HERE / path[1:] for path in SHELL if path != OFFLINE]

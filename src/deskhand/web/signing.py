@@ -56,7 +56,8 @@ def _has_name(request: Request) -> bool:
 
 
 def _find_localhost(request: Request, names: Collection[str]) -> str | None:
-    """Where this machine's passkeys sign, for somebody who came by its number: browsers have them for names alone."""
+    """Where this machine's passkeys sign, for somebody who came by its number: browsers
+    have them for names alone."""
     if request.url.hostname != "127.0.0.1" or "localhost" not in names:
         return None
     return f"http://localhost:{request.scope['server'][1]}"

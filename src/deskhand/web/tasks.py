@@ -2,6 +2,7 @@
 
 import re
 import uuid
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlencode
@@ -104,18 +105,7 @@ async def _show_list(
         "tasks.html",
         title="Tasks",
         problem=problem,
-        groups=[
-            (
-                name,
-                [
-                    (task, _due(desk, task), _due_words(desk, task), _rule(task))
-                    for task in members
-                ],
-            )
-            for name, members in group_tasks(
-                found.tasks, desk.now(), desk.settings.timezone
-            )
-        ],
+        groups=_draw_groups(desk, found.tasks),
         total=found.total,
         older=next_page("/tasks", chosen | {"state": state}, "cursor", found.next_cursor),
         filtered=urlencode(chosen | {"state": state}),
@@ -129,6 +119,22 @@ async def _show_list(
         # Somebody else may have changed one; right after an undo there is nothing more.
         may_undo=found.total > 0 and given.get("done") != "undone",
     )
+
+
+def _draw_groups(
+    desk: Desk, tasks: Sequence[Task]
+) -> list[tuple[str, list[tuple[Task, str, str, str]]]]:
+    """The tasks of a page below the names of their groups, each with when it is due and how it comes again."""
+    return [
+        (
+            name,
+            [
+                (task, _due(desk, task), _due_words(desk, task), _rule(task))
+                for task in members
+            ],
+        )
+        for name, members in group_tasks(tasks, desk.now(), desk.settings.timezone)
+    ]
 
 
 async def _show_task(

@@ -143,7 +143,8 @@ async def waiting(desk: Desk) -> Finding:
 
 
 async def readers(desk: Desk) -> Finding:
-    """Whether one mail could hold the desk up: hostile headers and pages, in this installation, on this machine."""
+    """Whether one mail could hold the desk up: hostile headers and pages, in this
+    installation, on this machine."""
     del desk
     for shape in _SHAPES:
         text = shape * (_SIZE // len(shape))

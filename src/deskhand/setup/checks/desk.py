@@ -110,7 +110,8 @@ def _is_open(folder: Path) -> bool:
 
 
 def _read_by_others(folder: Path) -> int:
-    """Where there are access-control entries the group's bits are what these may at most: a guarded desk has one."""
+    """Where there are access-control entries the group's bits are what these may at most:
+    a guarded desk has one."""
     if sys.platform == "linux" and "system.posix_acl_access" in os.listxattr(folder):
         return stat.S_IROTH
     return stat.S_IRGRP | stat.S_IROTH

@@ -58,7 +58,8 @@ def home(desk: Desk) -> Finding:
 
 
 def too_open(folder: Path, inside: str = "*") -> list[Path]:
-    """The home and what lies in it that others may read or write; in a closed one an editor's files are safe enough."""
+    """The home and what lies in it that others may read or write; in a closed one an
+    editor's files are safe enough."""
     others = stat.S_IRWXG | stat.S_IRWXO
     is_closed = not folder.stat().st_mode & others
     found = [

@@ -233,7 +233,8 @@ def _action_of(letter: Values, account: str | None) -> Values:
 
 
 def _decided(old: Values, said: Row | None) -> Values:
-    """The person's answer to a draft that did not leave; a no without words is heard from its file, with its reason."""
+    """The person's answer to a draft that did not leave; a no without words is heard from
+    its file, with its reason."""
     at = old["decided"] or old["created"]
     decided = {"decided": at, "decided_by": "person", "proof": "page"}
     if said is not None and said[1] >= at:
