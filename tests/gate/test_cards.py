@@ -1487,3 +1487,29 @@ async def test_one_draft_that_cannot_be_read_now_keeps_nobody_from_being_heard(
         assert (await faulty.waiting.card(card.id)).state == "approved"
         assert [each.id for each in (await faulty.waiting.cards())[0]] == [card.id]
         faulty.close()
+
+
+@requirement("cards:asker")
+async def test_a_draft_that_answers_nothing_is_a_mail_of_its_own(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+    draft = replace(card, kind="draft", answers=None)
+    assert draft.what == card.what == "new mail"
+    assert replace(draft, answers="<m@x.example>").what == "drafted reply"
+
+
+@requirement("cards:asker")
+@pytest.mark.parametrize(
+    ("asked_by", "reason", "claim", "rule_says"),
+    [
+        ("email_mcp", "She asked for it.", "She asked for it.", None),
+        ("rule:the boss", "My boss is served first.", None, "My boss is served first."),
+        ("rule:the boss", "the rule 'the boss'", None, None),
+    ],
+)
+async def test_of_the_persons_own_rule_nothing_has_to_be_taken_on_trust(
+    study: Study, asked_by: str, reason: str, claim: str | None, rule_says: str | None
+) -> None:
+    async with study.opened() as (desk, client):
+        card = replace(await asked(desk, client), asked_by=asked_by, reason=reason)
+    assert (card.claim, card.rule_says) == (claim, rule_says)
