@@ -186,8 +186,7 @@ class Gate(Performer):
         return NotApproved("permitted", asked.request, note, request.id, waiting_note=note)
 
     async def _is_approved(self, proposal: Proposal) -> bool:
-        """Whether an answer to what is not in the mailbox may be told so: who has no
-        approval is told that first."""
+        """Whether an answer to what is not in the mailbox may be told so: who has no approval is told that first."""
         if not isinstance(proposal, ReplyEmail):
             return True
         return await self._door.has_approved_thread(proposal.thread_id)

@@ -132,8 +132,7 @@ class VaultDoor(DraftReader):
                 raise Changed(f"{found.path} was changed in this moment")
 
     def look(self, request: Request) -> Move | None:
-        """What the person did with its file. A no counts before a yes, under whatever name
-        its copy lies there."""
+        """What the person did with its file. A no counts before a yes, under whatever name its copy lies there."""
         if request.state not in HEARD:
             return None
         if lies_in_done(request, self.folders):
@@ -181,8 +180,7 @@ class VaultDoor(DraftReader):
         return request
 
     async def _take_as_wish(self, request: Request, move: Move) -> Request:
-        """Where a file is no answer: the row stays as it is, its card says what was asked
-        for, and the file follows."""
+        """Where a file is no answer: the row stays as it is, its card says what was asked for, and the file follows."""
         open_ = request.state in ("waiting", "unknown")
         match move:
             case Outdated():

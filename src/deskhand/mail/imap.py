@@ -97,7 +97,7 @@ class ImapMailbox:
         return own_address(self._settings)
 
     async def search(self, query: str, limit: int) -> list[MailSummary]:
-        asked = ImapSearch(query, self._now(), self._own())
+        asked = ImapSearch(query, self._now(), self._own)
 
         def work(session: ImapSession) -> list[MailSummary]:
             found: list[Copy] = []

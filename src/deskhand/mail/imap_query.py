@@ -4,7 +4,6 @@ What depends on the folder alone (`in:inbox`, `label:Clients`) is settled here, 
 IMAP finds parts of words where Gmail finds words, and tells an attachment by the mail's kind only (multipart/mixed).
 """
 
-from collections.abc import Collection
 from datetime import datetime
 
 from deskhand.mail import query
@@ -34,7 +33,7 @@ _FOLDER_LABELS = {place.label for place in ROLES.values()}
 
 
 class ImapSearch:
-    def __init__(self, text: str, now: datetime, own: Collection[str]) -> None:
+    def __init__(self, text: str, now: datetime, own: query.Own) -> None:
         self._query = query.parse(text, now, own)
         self._now = now
 

@@ -477,7 +477,7 @@ def _search(
             "A search has at least one result.",
             fields=[FieldProblem("limit", "is below 1")],
         )
-    sql, values = local_query.select(_COLUMNS, query.parse(text, now, [address]))
+    sql, values = local_query.select(_COLUMNS, query.parse(text, now, lambda: [address]))
     return _summaries(db, f"{sql} LIMIT ?", *values, limit)
 
 

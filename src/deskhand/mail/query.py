@@ -5,7 +5,7 @@ is misspelt or not supported is an error: searching for it as a word would quiet
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
@@ -133,7 +133,11 @@ _TOKEN = re.compile(
 )
 
 
-def parse(text: str, now: datetime, own: Collection[str] = ()) -> Query:
+Own = Callable[[], Collection[str]]
+"""Tells the own addresses."""
+
+
+def parse(text: str, now: datetime, own: Own = tuple) -> Query:
     """What is asked for; relative ages count from `now`, and `me` is whoever has one of the own addresses."""
     if len(text) > LONGEST:
         raise _refusal(f"is longer than {LONGEST} characters", text)
@@ -163,7 +167,7 @@ def leaves_trash_out(query: Query) -> bool:
 
 
 class _Parser:
-    def __init__(self, text: str, now: datetime, own: Collection[str]) -> None:
+    def __init__(self, text: str, now: datetime, own: Own) -> None:
         self._text = text
         self._now = now
         self._own = own
@@ -274,8 +278,8 @@ class _Parser:
 
     def _words(self, operator: str, value: str) -> Query:
         where = _TEXTS.get(operator, "anywhere")
-        if operator in ("from", "to") and value.lower() == "me" and self._own:
-            return AnyOf(tuple(Text(each, where) for each in sorted(self._own)))
+        if operator in ("from", "to") and value.lower() == "me" and (own := self._own()):
+            return AnyOf(tuple(Text(each, where) for each in sorted(own)))
         return Text(value, where)
 
     def _state(self, operator: str, value: str) -> Query:
