@@ -462,6 +462,7 @@ async def test_by_keyboard_alone_mails_are_decided_and_axe_finds_nothing(
         await page.get_by_text("5 mails are being brought in.").wait_for()
         await work(desk, asks=True)
         await page.get_by_role("heading", name="Oak boards").wait_for()  # by itself
+        await page.wait_for_load_state()
         await page.keyboard.press("j")
         await page.get_by_role("heading", name="The school trip", level=1).wait_for()
         await page.wait_for_load_state()  # a key counts when the page's program runs

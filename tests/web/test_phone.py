@@ -333,9 +333,8 @@ async def test_only_who_knows_the_old_address_and_secret_gives_a_new_one(
 @requirement("push:encrypted")
 @requirement("phone:camera")
 async def test_the_app_can_be_installed_keeps_no_content_and_shows_a_count(
-    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Home, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(phone, "_read_worker", phone._read_worker.__wrapped__)
     async with (
         opened(home, DESKHAND_ORIGIN=ORIGIN) as safe,
         AsyncExitStack() as running,
@@ -377,11 +376,6 @@ async def test_the_app_can_be_installed_keeps_no_content_and_shows_a_count(
                 path for _, path, text in kept if "private" in text or "form_token" in text
             ] == []
 
-            monkeypatch.setattr(phone, "__version__", "99.0.0")
-            await page.evaluate(
-                "navigator.serviceWorker.getRegistration().then((each) => each.update())"
-            )
-            await page.wait_for_function(REPLACED)
             for path in ("/phone", "/pair/x", phone.OFFLINE):
                 await page.goto(path)
                 assert await judged(page) == []
@@ -399,6 +393,30 @@ async def test_the_app_can_be_installed_keeps_no_content_and_shows_a_count(
             await page.goto(f"/requests/{card.id}")
             assert await page.inner_text("h1") == "Your desk cannot be reached"
             assert "private" not in await page.content()
+
+
+@needs_chromium
+@needs_axe
+@requirement("phone:app")
+@requirement("push:encrypted")
+@requirement("phone:camera")
+async def test_a_newer_desk_replaces_what_the_app_keeps(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(phone, "_read_worker", phone._read_worker.__wrapped__)
+    async with (
+        opened(home, DESKHAND_ORIGIN=ORIGIN) as safe,
+        served(site(safe.desk)) as found,
+        chromium() as browser,
+        quiet_page(browser, found.replace("127.0.0.1", "localhost"), size=PHONE) as page,
+    ):
+        await sign_in(page, safe.desk)
+        await find_worker(page)
+        monkeypatch.setattr(phone, "__version__", "99.0.0")
+        await page.evaluate(
+            "navigator.serviceWorker.getRegistration().then((each) => each.update())"
+        )
+        await page.wait_for_function(REPLACED)
 
 
 async def look_at_code(page: "Page", picture: Path) -> None:
