@@ -305,12 +305,24 @@ class Say:
 
 
 @dataclass(frozen=True)
+class Torn:
+    """So much of an answer comes at that stage, and then the connection ends."""
+
+    stage: str
+    part: str
+    accepted: bool = False
+
+
+@dataclass(frozen=True)
 class Cut:
     """The connection ends at that stage: before `MAIL`, `RCPT` or `DATA` is answered, amid the text (`TEXT`), or after
     the last dot (`DOT`), where `accepted` says whether the mail has left."""
 
     stage: str
     accepted: bool = False
+
+
+Fault = Say | Torn | Cut
 
 
 class Relay:
@@ -322,11 +334,11 @@ class Relay:
         self.delivered: list[tuple[tuple[str, ...], bytes]] = []
         self.unanswered: list[str] = []
         """To whom the mails were that the connection ended in or after, without a word."""
-        self.chance: Callable[[], Say | Cut | None] = lambda: None
+        self.chance: Callable[[], Fault | None] = lambda: None
         """Faults beyond the plan, one throw a session."""
-        self._plan: deque[Say | Cut] = deque()
+        self._plan: deque[Fault] = deque()
 
-    def plan(self, *faults: Say | Cut) -> None:
+    def plan(self, *faults: Fault) -> None:
         """The next sessions go wrong in this order."""
         self._plan.extend(faults)
 
@@ -338,7 +350,7 @@ class Relay:
     def __exit__(self, *_: object) -> None:
         self._controller.stop()
 
-    def fault(self) -> Say | Cut | None:
+    def fault(self) -> Fault | None:
         return self._plan.popleft() if self._plan else self.chance()
 
     def accept(self, recipients: tuple[str, ...], raw: bytes) -> None:
@@ -393,6 +405,10 @@ def _stage(server: Any, session: Any, stage: str) -> str | None:
     match session.fault:
         case Cut(at) if at == stage:
             server.transport.abort()
+            return "421 cut"
+        case Torn(at, part) if at == stage:
+            server.transport.write(part.encode())
+            server.transport.close()
             return "421 cut"
         case Say(at, reply) if at == stage:
             return reply

@@ -3,9 +3,10 @@
 import asyncio
 import gc
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from tests.mail.dovecot import (
     Process,
     Relay,
     Say,
+    Torn,
 )
 from tests.mail.letters import DATE, letter, outgoing, unwritten
 from tests.requirements import requirement
@@ -569,6 +571,52 @@ async def test_an_answer_lost_after_the_last_dot_is_unknown_and_stays_so(
         await mailbox.send(token, mail, unwritten)
     assert isinstance(await mailbox.check(token, mail), Unclear)
     assert len(relay.delivered) == accepted
+
+
+@requirement("imap:never-twice")
+@pytest.mark.parametrize("accepted", [True, False])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        partial(Torn, "DOT", "2"),
+        partial(Torn, "DOT", "25"),
+        partial(Torn, "DOT", "55"),
+        partial(Torn, "DOT", "250-queued as\r\n"),
+        partial(Say, "DOT", "OK: queued"),
+        partial(Say, "DOT", "+250 OK"),
+        partial(Say, "DOT", "354 go on"),
+        partial(Say, "DOT", "999 what"),
+        partial(Say, "DOT", "000 what"),
+        partial(Say, "DOT", "45 what"),
+    ],
+)
+async def test_an_answer_after_the_last_dot_that_is_none_leaves_it_unknown(
+    relay: Relay, mailbox: ImapMailbox, fault: Callable[..., Any], accepted: bool
+) -> None:
+    mail = outgoing()
+    token = await mailbox.prepare(mail)
+    relay.plan(fault(accepted=accepted))
+
+    with pytest.raises(OutcomeUnknown):
+        await mailbox.send(token, mail, unwritten)
+    assert isinstance(await mailbox.check(token, mail), Unclear)
+    assert len(relay.delivered) == accepted
+
+
+@requirement("imap:never-twice")
+@pytest.mark.parametrize(
+    "reply", ["200 taken", "251 taken", "252 taken", "250-taken\r\n250 as 7", "250"]
+)
+async def test_whatever_a_server_says_yes_with_it_has_the_mail(
+    server: Dovecot, relay: Relay, mailbox: ImapMailbox, reply: str
+) -> None:
+    mail = outgoing()
+    relay.plan(Say("DOT", reply, accepted=True))
+
+    assert isinstance(
+        await mailbox.send(await mailbox.prepare(mail), mail, unwritten), Sent
+    )
+    assert (len(relay.delivered), server.raws("Sent Items")) == (1, [mail.raw])
 
 
 @requirement("imap:never-twice")

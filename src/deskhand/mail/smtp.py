@@ -177,22 +177,28 @@ def finish(server: smtplib.SMTP, account: Account) -> None:
         code, text = server.getreply()
     except (OSError, smtplib.SMTPException) as error:
         raise OutcomeUnknown("the server's answer to the whole mail was lost") from error
-    if code == 421:
-        # It says that it closes the connection, not what it did with the mail.
+    if 200 <= code < 300:  # whatever else it says with it, the server has the mail
+        return
+    if code == 421 or not 400 <= code < 600:
+        # That it closes the connection, or half an answer: not what it did with the mail.
         raise OutcomeUnknown(
-            f"the server closed the connection after the whole mail: {_readable(text)}"
+            f"the server did not say what it did with the whole mail: {_readable(text)}"
         )
-    _expect((code, text), 250)
+    raise _refusal(code, text)
 
 
 def _expect(reply: tuple[int, bytes], *wanted: int) -> None:
     code, text = reply
     if code not in wanted:
-        raise SendFailed(
-            f"the server refuses the mail: {code} {_readable(text)}",
-            status=code,
-            temporary=code < 500,
-        )
+        raise _refusal(code, text)
+
+
+def _refusal(code: int, text: bytes) -> SendFailed:
+    return SendFailed(
+        f"the server refuses the mail: {code} {_readable(text)}",
+        status=code,
+        temporary=code < 500,
+    )
 
 
 @contextlib.contextmanager
