@@ -213,6 +213,16 @@ async def test_what_was_sent_long_ago_is_no_answer_to_a_new_call(study: Study) -
 
 
 @requirement("cards:hold")
+async def test_without_a_hold_a_yes_acts_at_once_in_whichever_microsecond_it_is_said(
+    study: Study,
+) -> None:
+    study.clock.pass_by(microseconds=640_777)
+    async with study.opened(DESKHAND_HOLD_SECONDS="0") as (desk, client):
+        card = await asked(desk, client)
+        assert (await desk.answers.approve(card.id, card.digest, "person")).state == "sent"
+
+
+@requirement("cards:hold")
 async def test_a_yes_can_be_undone_until_somebody_acts_on_it(study: Study) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)

@@ -7,7 +7,7 @@ from typing import Any
 
 from deskhand import clock
 from deskhand.gate.requests import OPEN, Folder, Request, State
-from deskhand.gate.rows import COLUMNS, NAMES, find_one, find_where, to_column
+from deskhand.gate.rows import COLUMNS, NAMES, as_kept, find_one, find_where, to_column
 from deskhand.mail import Sent
 from deskhand.store import Transaction, marks
 
@@ -65,6 +65,7 @@ def change(
     """The request as the caller saw it becomes `state`, or somebody else was faster."""
     if state in OPEN and request.state not in OPEN and not _make_room(tx, request):
         return Conflict()
+    changes = {name: as_kept(name, value) for name, value in changes.items()}
     changed = replace(request, state=state, **changes)
     if "action" in changes:
         changed = replace(changed, digest=changed.action.digest)

@@ -31,6 +31,13 @@ def to_column(name: str, value: Any) -> Any:
     return value
 
 
+def as_kept(name: str, value: Any) -> Any:
+    """The value as its row has it: a time to the millisecond."""
+    if name in _TIMES and value is not None:
+        return clock.from_ms(clock.to_ms(value))
+    return value
+
+
 def read_row(row: Row) -> Request:
     found = dict(zip(NAMES, row, strict=True))
     action, proposed = found["action"], found["proposed"]
