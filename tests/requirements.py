@@ -355,6 +355,7 @@ REQUIREMENTS = {
     "queue:live": "Counts in the title and the navigation follow on every page; a desk that has stopped is said.",
     "queue:limit": "What waits for the rate limit says until when, and leaves by itself when the limit is raised.",
     "queue:kept": "An answered card keeps what was known when it was answered, says when it left, and leads to both.",
+    "queue:decided": "What was answered is a list: when, what was said, what came of it; searched, filtered, by keys.",
     "judges:oauth": "Clients of the TypeScript SDK, the Inspector and the conformance suite connect by OAuth.",
     "origin:answers": "Under inbox.origin the page and the MCP endpoints answer behind a TLS proxy, cookies secure.",
     "origin:closed": "No other name, no plain HTTP and no proxy that was not named gets an answer under it.",

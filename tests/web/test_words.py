@@ -96,6 +96,7 @@ async def test_no_page_shows_a_code_where_it_means_a_state_an_action_or_a_result
     for path in (
         "/",
         "/snoozed",
+        "/decided",
         "/timeline",
         "/checkup",
         "/follow-ups",

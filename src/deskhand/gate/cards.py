@@ -130,10 +130,8 @@ class Card:
 
     @property
     def what(self) -> str:
-        """What it is called. A draft that answers nothing is a mail of its own."""
-        if self.kind == "draft" and self.answers is None:
-            return WORDS["send_email"]
-        return WORDS[self.kind]
+        """What it is called."""
+        return describe_kind(self.kind, self.answers)
 
     @property
     def claim(self) -> str | None:
@@ -160,6 +158,13 @@ class Card:
         """Its place in the list."""
         limited = self.state == "approved" and self.until is not None
         return write_cursor(rank(self.urgent, limited), self.created, self.id)
+
+
+def describe_kind(kind: Kind, answers: str | None) -> str:
+    """What it is called. A draft that answers nothing is a mail of its own."""
+    if kind == "draft" and answers is None:
+        return WORDS["send_email"]
+    return WORDS[kind]
 
 
 Named = tuple[tuple[Recipient, ...], tuple[Recipient, ...], tuple[Recipient, ...]]

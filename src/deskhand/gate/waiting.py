@@ -67,7 +67,8 @@ class Waiting:
         self.find = find
         """One request, after what the person did with its file."""
         self._refresh_all = refresh_all
-        self._notice = notice
+        self.notice = notice
+        """Hear what the person did with files."""
         self._mailbox = mailbox
         self._now = now
         self._risks: dict[tuple[object, ...], Risk] = {}
@@ -78,7 +79,7 @@ class Waiting:
     ) -> tuple[list[Request], str | None]:
         """A page of what waits or is under way, in the order of `lists.page`, and the cursor of the next."""
         place = _place(after)
-        await self._notice()
+        await self.notice()
         now = self._now()
         rows = await self._store.read(lists.page, place, limit + 1, now, snoozed=snoozed)
         more = None

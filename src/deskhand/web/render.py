@@ -43,12 +43,13 @@ PLACES = (
     ("/checkup", "Health"),
 )
 MORE = (
+    ("/decided", "Decided"),
     ("/permissions", "Permissions"),
     ("/follow-ups", "Follow-ups"),
     ("/passkeys", "Passkeys"),
     ("/phone", "Phone"),
 )
-"""Pages that Health leads to, and the palette."""
+"""Pages that others lead to, and the palette."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
     " manifest-src 'self'; form-action 'self'; frame-src 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -64,7 +65,7 @@ HEADERS = {
 }
 
 
-_WITH_KEYS = ("/", "/decide")
+_WITH_KEYS = ("/", "/decide", "/decided")
 """Pages that have keys of their own."""
 
 

@@ -25,6 +25,7 @@ from deskhand.web import (
     attachments,
     checkup,
     decide,
+    decided,
     follow_ups,
     mail,
     notes,
@@ -47,6 +48,7 @@ log = logging.getLogger("deskhand.web")
 PAGES = (
     approvals,
     decide,
+    decided,
     attachments,
     follow_ups,
     permissions,

@@ -185,6 +185,16 @@
     one("#show-keys").hidden = false;
     one(".pick [aria-current]")?.scrollIntoView({ block: "nearest" });
   }
+  // Decided cards: the focus goes from one to the next; Enter follows it, as any link.
+  const decided = all("#decided .lead");
+  if (decided.length) {
+    const focusBy = (steps) => {
+      const at = decided.indexOf(document.activeElement) + steps;
+      decided[Math.max(0, Math.min(at, decided.length - 1))].focus();
+    };
+    meanings.j = () => focusBy(1);
+    meanings.k = () => focusBy(-1);
+  }
   document.addEventListener("click", (event) => {
     if (event.target.closest("#show-keys")) help.showModal();
   });
