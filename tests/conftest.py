@@ -40,8 +40,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What hypothesis tries is the same each time; the long runs try something new."""
-    settings.register_profile("suite", derandomize=config.getoption("--scale") == 1)
+    """What hypothesis tries is the same each time; the long runs try something new. A wall clock judges none of it."""
+    settings.register_profile(
+        "suite", deadline=None, derandomize=config.getoption("--scale") == 1
+    )
     settings.load_profile("suite")
     # A kept password says what it costs to try one. That of a desk that a test makes here may cost little.
     passwords._COST = 2**4

@@ -109,7 +109,7 @@ def test_no_line_of_the_states_is_empty_however_often_they_change(
 
 
 @requirement("agents:bytes")
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.text(), st.text(min_size=1), st.integers(0, 2**62))
 def test_any_text_and_time_come_back_as_they_were(
     text: str, name: str, nanoseconds: int

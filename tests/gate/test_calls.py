@@ -347,7 +347,7 @@ def readings(value: Any, path: str) -> set[str]:
 
 
 @requirement("guard:rules")
-@hypothesis.settings(max_examples=300, deadline=None)
+@hypothesis.settings(max_examples=300)
 @hypothesis.given(st.dictionaries(NAMES, NESTED, max_size=4), NAMES)
 def test_no_reading_of_a_path_slips_past_a_rule(
     arguments: dict[str, Any], path: str

@@ -151,7 +151,7 @@ async def test_two_processes_count_one_permission(home: Home, url: str) -> None:
 
 
 @requirement("permission:counted")
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.lists(st.integers(-60, 60), min_size=1, max_size=12), st.integers(1, 3))
 def test_no_jump_of_the_clock_brings_more_than_the_day_has(
     jumps: list[int], per_day: int

@@ -44,7 +44,6 @@ SECRET = "the-words-of-the-body"
 @requirement("audit:redacted")
 @settings(
     max_examples=20,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
@@ -236,7 +235,7 @@ PIECES_OF_ADDRESSES = [
 
 
 @requirement("audit:redacted")
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=2000)
 @given(
     st.lists(st.sampled_from(PIECES_OF_ADDRESSES), max_size=120).map("".join),
     st.integers(1, 20),

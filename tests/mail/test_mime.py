@@ -69,7 +69,7 @@ def rich_letter() -> bytes:
 
 
 @requirement("mail:any-bytes")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=400))
 def test_any_bytes_can_be_read(raw: bytes) -> None:
     read = mime.parse(raw)
@@ -114,7 +114,7 @@ PIECES = [
 
 
 @requirement("mail:any-bytes")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.sampled_from(PIECES) | st.binary(max_size=8), max_size=40))
 def test_any_pieces_of_a_mail_can_be_read(pieces: list[bytes]) -> None:
     read = mime.parse(b"".join(pieces))
@@ -422,7 +422,7 @@ def test_a_mark_that_turns_the_reading_of_a_header_is_taken_out_and_named() -> N
 
 
 @requirement("mail:names")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=30).map(
         str.strip
@@ -674,7 +674,7 @@ LINES = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_
 
 
 @requirement("mail:reads-as-written")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(subject=LINES, body=st.text(st.characters(exclude_categories=["Cs"]), max_size=500))
 def test_what_is_composed_reads_as_written(subject: str, body: str) -> None:
     raw = composed(subject=subject, body=body)

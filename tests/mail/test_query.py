@@ -108,7 +108,7 @@ PIECES = [*'ab:-(){}" \t@é', "OR ", "from:", "in:", "is:unread", "after:", "202
 
 
 @requirement("mail:query")
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
 def test_any_text_is_understood_or_refused(text: str) -> None:
     with suppress(InvalidInput):

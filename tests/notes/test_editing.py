@@ -369,7 +369,7 @@ LINES = st.sampled_from(
 
 
 @requirement("notes:edits")
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(st.lists(LINES, min_size=1, max_size=4).map("\n\n".join))
 def test_headings_are_those_of_commonmark(text: str) -> None:
     tokens = MarkdownIt("commonmark").parse(text)
@@ -446,7 +446,7 @@ def changes(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @requirement("notes:edits")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(changes())
 def test_what_is_known_of_a_note_before_its_change_is_right_after_it(
     change: tuple[str, str],
@@ -488,7 +488,7 @@ def _alike(one: str, other: str) -> int:
 
 
 @requirement("notes:edits")
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     notes(),
     st.sampled_from(
@@ -517,7 +517,7 @@ def test_what_is_inserted_is_the_only_change(
 
 
 @requirement("notes:edits")
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.data(), notes(), st.sampled_from(["insert", "replace", "delete"]))
 def test_lines_change_as_they_are_named_and_no_others(
     data: st.DataObject, text: str, do: str
@@ -549,7 +549,7 @@ def test_lines_change_as_they_are_named_and_no_others(
 
 
 @requirement("notes:edits")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.data(),
     st.dictionaries(

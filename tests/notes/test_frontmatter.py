@@ -23,7 +23,7 @@ from deskhand.notes.frontmatter import (
 from tests.requirements import requirement
 
 BOM = "\ufeff"
-often = settings(deadline=None, max_examples=200)
+often = settings(max_examples=200)
 
 
 def exact(value: Any) -> str:

@@ -30,7 +30,7 @@ async def written_and_read(properties: dict[str, Any], body: str) -> list[Any]:
 
 
 @requirement("notes:round-trip")
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(mappings, bodies)
 def test_whatever_is_written_is_read_again_from_a_new_and_from_an_existing_note(
     properties: dict[str, Any], body: str

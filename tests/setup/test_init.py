@@ -114,7 +114,6 @@ LINES = st.sampled_from(
 @requirement("init:kept")
 @settings(
     max_examples=60,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(LINES, max_size=10))

@@ -247,7 +247,7 @@ STARTS = st.datetimes(
 
 
 @requirement("tasks:beyond")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rule=RULES, day=st.integers(0, 364), later=st.integers(0, 700))
 def test_the_next_time_is_the_one_that_a_foreign_judge_names(
     rule: str, day: int, later: int
@@ -282,7 +282,7 @@ def judged(rule: str, start: datetime, after: datetime) -> datetime | None:
 
 
 @requirement("tasks:wall-time")
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     rule=st.sampled_from(PLACES) | RULES,
     zone=st.sampled_from(ZONES),

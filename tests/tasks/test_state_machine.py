@@ -199,7 +199,6 @@ def test_two_users_get_the_answers_of_a_model_over_both_doors(
             settings=settings(
                 max_examples=2 * scale,
                 stateful_step_count=15,
-                deadline=None,
                 derandomize=True,
                 suppress_health_check=list(HealthCheck),
             ),

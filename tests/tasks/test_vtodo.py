@@ -264,7 +264,6 @@ def test_for_any_tasks_export_then_import_gives_the_same(
 ) -> None:
     @settings(
         max_examples=12 * scale,
-        deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
         derandomize=True,
     )
