@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, get_args
 
+import anyio
 import pytest
 
 from deskhand.app import Desk
@@ -44,6 +45,12 @@ IN_VIEW = """() => {
 SAME_NUMBER = """() => ["#count", "#waits"].map(
   (each) => document.querySelector(each).firstChild.textContent
 )"""
+
+WRITE_DOWN_THE_TITLE = """() => {
+  window.seen = [];
+  const look = () => seen.push(document.title);
+  new MutationObserver(look).observe(document.head, { childList: true, subtree: true });
+}"""
 
 
 @pytest.fixture
@@ -174,6 +181,40 @@ async def test_thirty_cards_are_answered_by_keyboard_alone_and_the_last_is_undon
         await expect(page.get_by_label("Text of target or error")).to_be_focused()
 
         await read_a_long_one_on_a_phone(desk, page)
+
+
+@requirement("queue:live")
+@needs_chromium
+async def test_counts_that_were_asked_for_before_an_answer_are_not_shown_after_it(
+    desk: Desk,
+) -> None:
+    from playwright.async_api import Route, expect
+
+    looked, answered = anyio.Event(), anyio.Event()
+
+    async def be_late(route: Route) -> None:
+        """The desk has answered; on the way that takes its time."""
+        found = await route.fetch()
+        if not looked.is_set():
+            looked.set()
+            await answered.wait()
+        await route.fulfill(response=found)
+
+    await fill(desk, *(letter_to(desk, number) for number in range(4)))
+    async with opened(desk) as page:
+        await page.route("**/live", be_late)
+        await page.evaluate("new BroadcastChannel('deskhand-bell').postMessage('changed')")
+        await looked.wait()
+        await page.keyboard.press("a")
+        await expect(page.locator("#card-name")).to_have_text("Letter 1")
+        assert await page.evaluate(SAME_NUMBER) == ["3", "3"]
+        await page.evaluate(WRITE_DOWN_THE_TITLE)
+        async with page.expect_response("**/live"):
+            answered.set()
+        for _ in range(3):
+            await page.evaluate("fetch('/live').then((answer) => answer.text())")
+        assert await page.evaluate(SAME_NUMBER) == ["3", "3"]
+        assert "(4)" not in await page.evaluate("seen.join()")
 
 
 async def read_a_long_one_on_a_phone(desk: Desk, page: "Page") -> None:

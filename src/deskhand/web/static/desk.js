@@ -19,7 +19,9 @@
 
   // What is live: counts in the title and the navigation, what does not run, the last answer.
   let told = null; // what the last undo said, for some seconds
+  let shown = 0; // how often it was shown
   function showLive(page) {
+    shown += 1;
     const typed = one("input[type=password]", live)?.value;
     const signed = one(".toast:has([data-signing])", live);
     live.replaceChildren(...(one("#live", page) ?? page.body).childNodes);
@@ -47,13 +49,31 @@
     if (one("#waits")) one("#waits").textContent = many;
     document.title = (many ? `(${many}) ` : "") + document.title.replace(/^\(\d+\) /, "");
   }
+  // What was asked for before an answer of the person says what was true before it: then it is asked for again.
+  async function askForLive() {
+    const before = shown;
+    const { answer, page } = await ask("/live");
+    if (shown !== before) return askForLive();
+    if (answer.ok) showLive(page);
+  }
+  let keeping = null;
+  let behind = false; // something changed while it was asked for
   async function keepUp() {
+    behind = true;
+    keeping ??= catchUp();
+    await keeping;
+  }
+  async function catchUp() {
     try {
-      const { answer, page } = await ask("/live");
-      if (answer.ok) showLive(page);
-      document.dispatchEvent(new Event("desk:changed"));
+      while (behind) {
+        behind = false;
+        await askForLive();
+        document.dispatchEvent(new Event("desk:changed"));
+      }
     } catch {
       // The desk is away; the bell says so.
+    } finally {
+      keeping = null;
     }
   }
 
