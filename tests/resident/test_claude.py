@@ -84,10 +84,9 @@ class Asked:
     async def approve(self, card: Card) -> None:
         await self.desk.answers.approve_now(card.id, card.digest, "person")
         with anyio.fail_after(60):
-            state = "approved"
-            while state != "sent":
+            while (found := await self.desk.gate.find(card.id)).state != "sent":
+                assert found.state in ("approved", "sending"), (found.note, found.error)
                 await anyio.sleep(0.02)
-                state = (await self.desk.gate.find(card.id)).state
 
 
 def read(process: "subprocess.Popen[str]") -> Any:
