@@ -67,6 +67,11 @@ class Pair:
         (request,), _ = await self.other.waiting.requests()
         return request
 
+    async def look(self) -> None:
+        """As the desk does, whenever something changes in the vault."""
+        await self.other.door.hear_all()
+        await self.other.door.follow_all()
+
     def interrupt(self, event: Event) -> None:
         self.ours.mailbox = Interrupted(self.ours.mailbox, event)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deskhand.errors import Changed, SendFailed
-from deskhand.gate import Gate
+from deskhand.gate import Gate, Released
 from deskhand.gate.letters import Letter
 from tests.gate.pair import pair
 from tests.gate.site import HELLO, Interrupted, Site, said
@@ -45,6 +45,56 @@ async def test_who_asks_in_the_moment_in_which_another_does_finds_that_request(
         assert (await two.send(subject="Second")).startswith(BUSY)
         assert (await two.send(subject="Second")).startswith(SENT)
     assert [mail["Subject"] for mail in site.sent] == ["Second"]
+
+
+@requirement("gate:rejected")
+async def test_a_no_that_comes_before_the_requests_file_is_there_stays_a_no(
+    site: Site,
+) -> None:
+    rejected: list[str] = []
+    async with pair(site) as two:
+
+        async def other_says_no() -> None:
+            row = await two.open_row()
+            rejected.append(row.id)
+            await two.other.answers.reject(row.id, row.digest, "too early", "person")
+
+        two.between.after.append(other_says_no)
+        await two.send()
+        await two.look()
+        assert "too early" in await two.send()
+        (file,) = site.files("Rejected")
+        assert "status: rejected" in file.read_text()
+        assert site.files("Pending_Approval") == []
+
+        # The same where the desk ends before it can put the file where it belongs.
+        file.write_text(
+            file.read_text().replace("status: rejected", "status: pending_approval")
+        )
+        file.rename(site.home.vault / "Pending_Approval" / file.name)
+        await two.look()
+        assert "too early" in await two.send()
+        assert len(site.files("Rejected")) == 1
+
+        # The person, who moves it there as it lies in Rejected/, takes the no back.
+        (file,) = site.files("Rejected")
+        file.rename(site.home.vault / "Pending_Approval" / file.name)
+        assert (await two.other.gate.find(rejected[0])).state == "waiting"
+
+
+@requirement("gate:once")
+async def test_what_left_before_its_file_was_there_has_its_file_in_done(site: Site) -> None:
+    async with pair(site) as two:
+
+        async def other_approves() -> None:
+            row = await two.open_row()
+            await two.other.answers.approve_now(row.id, row.digest, "person")
+            assert isinstance(await two.other_sends(), Released)
+
+        two.between.after.append(other_approves)
+        await two.send()
+        assert (len(site.sent), len(site.files("Done"))) == (1, 1)
+        assert site.files("Pending_Approval") == []
 
 
 @requirement("gate:once")

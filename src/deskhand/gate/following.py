@@ -178,6 +178,9 @@ class Follower:
         except (DeskError, OSError) as error:
             log.warning("not_followed", extra={"request": request.id, "why": str(error)})
             return name_in_inbox(request)
+        now = await self._store.read(ledger.find, request.id)
+        if now is not None and now.place != request.home:
+            await self.follow(now)  # it was answered before it had a file
         return self.name_place(request.home, request.file)
 
     def name_place(self, folder: Folder, name: str) -> str:

@@ -8,6 +8,9 @@ from deskhand.gate.following import says_the_same
 from deskhand.gate.question import Question
 from deskhand.gate.requests import Request
 
+_WAITS = "pending_approval"
+"""What the desk writes into a file that waits. With a no it writes there that it was rejected."""
+
 
 @dataclass(frozen=True, slots=True)
 class Yes:
@@ -96,6 +99,8 @@ def _see_missing(request: Request, folders: Folders) -> Move | None:
 
 
 def _see_waiting(request: Request, found: RequestFile) -> Move | None:
+    if request.state == "rejected" and found.properties.get("status") == _WAITS:
+        return Misplaced()  # the no is older than this file, or than this copy of it
     if request.state in ("approved", "rejected") and request.folder == request.place:
         return TakenBack()
     if _is_outdated(found, request):
