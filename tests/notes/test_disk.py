@@ -8,7 +8,7 @@ import sqlite3
 import sys
 import threading
 import traceback
-from contextlib import closing
+from contextlib import closing, suppress
 from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from mcp import Client, StdioServerParameters
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.errors import Changed
+from deskhand.notes import disk
 from deskhand.servers.obsidian import obsidian_server
 from tests.home import Home
 from tests.requirements import requirement
@@ -104,6 +105,53 @@ def test_a_killed_server_leaves_each_note_old_or_new_and_whole(
         ]
         assert [is_whole(path.read_text()) for path in moved] == [True]
     assert len(bodies) > kills / 4, "the kills came before any work was done"
+
+
+def deleted_files() -> list[str]:
+    """The files that this process has open and that have no name any more."""
+    files = []
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the one that lists them is gone
+            files.append(str(each.readlink()))
+    return [file for file in files if file.endswith(".tmp (deleted)")]
+
+
+@requirement("notes:edits")
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
+async def test_the_room_of_what_a_note_said_before_is_freed_a_moment_after_the_answer(
+    home: Home,
+) -> None:
+    (home.vault / "a.md").write_text("# A\n")
+    async with Client(obsidian_server(Desk(load(home.environment).settings))) as client:
+        for number in range(20):
+            given = {"path": "a.md", "text": f"- {number}"}
+            assert not (await client.call_tool("append_note", given)).is_error
+
+        done = threading.Event()
+        disk.do_later(done.set)  # what was begun before it ends before it
+        await anyio.to_thread.run_sync(done.wait)
+
+        assert deleted_files() == []
+
+
+@requirement("notes:disk-trouble")
+async def test_a_note_that_may_not_be_written_down_as_a_tools_gets_no_place(
+    home: Home,
+) -> None:
+    (home.vault / "a.md").write_text("# A\n")
+    folder = os.open(home.vault, os.O_RDONLY)
+
+    def refuse() -> None:
+        raise Changed("no")
+
+    with pytest.raises(Changed):
+        disk.replace(
+            folder, "a.md", b"new", b"# A\n", disk.Meanwhile(refuse, b"new".decode)
+        )
+
+    os.close(folder)
+    assert [path.name for path in home.vault.glob("*.*")] == ["a.md"]
+    assert (home.vault / "a.md").read_text() == "# A\n"
 
 
 def temporary_of(path: Path) -> Path:

@@ -22,7 +22,7 @@ from deskhand.config import load
 from deskhand.errors import DeskError
 from deskhand.notes import editing, frontmatter
 from deskhand.notes.editing import Edit
-from deskhand.notes.outline import Outline, prepare_outline, read_outline
+from deskhand.notes.outline import Outline, keep_outline, read_outline
 from deskhand.servers.obsidian import obsidian_server
 from tests.home import Home
 from tests.notes.test_disk import in_child
@@ -452,8 +452,8 @@ def test_what_is_known_of_a_note_before_its_change_is_right_after_it(
     change: tuple[str, str],
 ) -> None:
     text, made = change
-    prepare_outline(text)
-    prepare_outline(made)
+    keep_outline(text).read_headings()
+    keep_outline(made)
 
     outline = read_outline(made)
     afresh = Outline(made, outline.flat, outline.body)
@@ -468,9 +468,9 @@ def test_of_a_changed_note_only_the_part_that_was_changed_is_read_anew() -> None
     parts[500] += "# More\n"
     after = Outline("".join(parts), "".join(parts), 0)
 
-    after.take_over(before)
+    after.follow(before)
 
-    assert after.is_read
+    assert not after.is_read
     assert len(after.headings) == 1001
     assert all(
         mine is yours

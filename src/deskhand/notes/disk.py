@@ -13,14 +13,14 @@ import secrets
 import signal
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b, sha256
 from threading import Lock
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from deskhand.durable import sync
 from deskhand.errors import Changed, Denied, Exists, NotFound, TooLarge
@@ -34,6 +34,8 @@ _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
 _TWINS = 2
 _THREADS = 4
 _PIECE = 1 << 20
+MOMENT = 0.002
+"""Seconds, after which whoever waits for the disk mostly has the answer."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 T = TypeVar("T")
 
@@ -42,29 +44,63 @@ def etag(data: bytes) -> str:
     return sha256(data).hexdigest()[:32]
 
 
-def begin_etag(data: bytes) -> Future[str]:
-    """The same while the data is written: of a long note it takes as long as the disk."""
-    return _begin(etag, data)
+class Meanwhile(Generic[T]):
+    """What another thread does while somebody waits for the disk: one piece of work behind the other."""
+
+    def __init__(self, before: Callable[[], object], beside: Callable[[], T]) -> None:
+        """`before` ends before the file gets its place; if it fails, the file gets none. `beside` may last longer."""
+        self._works = (before, beside)
+        self._before: Future[object] = Future()
+        self._beside: Future[T] = Future()
+
+    def begin(self) -> None:
+        _let_do(_aside(os.getpid()), self._run)
+
+    def _run(self) -> None:
+        before, beside = self._works
+        _answer(self._before, before)
+        _answer(self._beside, beside)
+
+    def settle(self) -> None:
+        """Wait until `before` has ended; what it raised is raised here."""
+        self._before.result()
+
+    def result(self) -> T:
+        """What `beside` gives, once the file has its place."""
+        return self._beside.result()
 
 
-def _begin(work: Callable[..., T], *given: object) -> Future[T]:
-    """Do it in a thread of its own, or at once if this process ends or may have no more threads."""
-    future: Future[T] = Future()
+def do_later(work: Callable[..., object], *given: object) -> None:
+    """Do it a moment later, when whoever waits has the answer."""
+    due = time.monotonic() + MOMENT
+
+    def wait_and_do() -> None:
+        time.sleep(max(0, due - time.monotonic()))
+        work(*given)
+
+    _let_do(_behind(os.getpid()), wait_and_do)
+
+
+def _answer(future: Future[T], work: Callable[[], T]) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - it belongs to whoever asks for the result
+        future.set_exception(error)
+
+
+def _let_do(threads: ThreadPoolExecutor, work: Callable[[], object]) -> None:
+    """Let one of the threads do it; it is done at once if this process ends or may have no more of them."""
     turn = Lock()
 
-    def run() -> None:
+    def do_once() -> None:
         # A thread that could not be started now may find this work later on.
         if turn.acquire(blocking=False):
-            try:
-                future.set_result(work(*given))
-            except BaseException as error:  # noqa: BLE001 - it belongs to whoever asks for the result
-                future.set_exception(error)
+            work()
 
     try:
-        _aside(os.getpid()).submit(run)
+        threads.submit(do_once)
     except RuntimeError:
-        run()
-    return future
+        do_once()
 
 
 @cache
@@ -72,6 +108,12 @@ def _aside(_process: int) -> ThreadPoolExecutor:
     """Threads for what can be done while somebody waits for the disk; each process has its
     own, forked ones too."""
     return ThreadPoolExecutor(_THREADS, "notes")
+
+
+@cache
+def _behind(_process: int) -> ThreadPoolExecutor:
+    """The thread for what nobody waits for."""
+    return ThreadPoolExecutor(1, "notes-behind")
 
 
 @contextmanager
@@ -124,19 +166,9 @@ def _read_all(file: int, size: int) -> bytes:
     return b"".join(pieces)
 
 
-@dataclass(frozen=True, slots=True)
-class Meanwhile:
-    """What is done while somebody waits for the disk."""
-
-    before: Callable[[], object] | None = None
-    """It ends before the file gets its place; if it fails, the file gets none."""
-    after: Callable[[], object] | None = None
-
-
-_IDLE = Meanwhile()
-
-
-def create(folder: int, name: str, data: bytes, meanwhile: Meanwhile = _IDLE) -> None:
+def create(
+    folder: int, name: str, data: bytes, meanwhile: Meanwhile[Any] | None = None
+) -> None:
     """Make the file, which must not be there yet."""
     temporary = _write_beside(folder, name, data, None, meanwhile)
     try:
@@ -144,7 +176,7 @@ def create(folder: int, name: str, data: bytes, meanwhile: Meanwhile = _IDLE) ->
     except FileExistsError:
         os.unlink(temporary, dir_fd=folder)
         raise Exists(f"{name} exists already") from None
-    _sync_while(meanwhile.after, folder)
+    sync(folder)
 
 
 def replace(
@@ -152,7 +184,7 @@ def replace(
     name: str,
     data: bytes,
     expected: bytes | None,
-    meanwhile: Meanwhile = _IDLE,
+    meanwhile: Meanwhile[Any] | None = None,
 ) -> None:
     """Put `data` in the file's place; with `expected`, only if that is still what is there."""
     mode = stat.S_IMODE(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
@@ -161,7 +193,7 @@ def replace(
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     else:
         _swap_if(folder, temporary, name, data, expected)
-    _sync_while(meanwhile.after, folder)
+    sync(folder)
 
 
 def move(source: int, name: str, destination: int, new_name: str) -> None:
@@ -223,7 +255,7 @@ def _write_beside(
     name: str,
     data: bytes,
     mode: int | None,
-    meanwhile: Meanwhile,
+    meanwhile: Meanwhile[Any] | None,
 ) -> str:
     """A synced temporary file. Its name follows from `name`: what a killed process left is simply replaced."""
     temporary = _temporary(name)
@@ -241,23 +273,23 @@ def _write_beside(
                 os.fchmod(file, private_mode(folder, mode))
             opened.write(data)
             opened.flush()
-            _sync_while(meanwhile.before, file)
+            _sync_while(meanwhile, file)
     except BaseException:
         os.unlink(temporary, dir_fd=folder)
         raise
     return temporary
 
 
-def _sync_while(work: Callable[[], object] | None, file: int) -> None:
-    if work is None:
+def _sync_while(meanwhile: Meanwhile[Any] | None, file: int) -> None:
+    if meanwhile is None:
         sync(file)
         return
     # The other thread has the work and this one the disk: the work would not let the other one begin.
-    done = _begin(work)
+    meanwhile.begin()
     try:
         sync(file)
     finally:
-        done.result()
+        meanwhile.settle()
 
 
 def _swap_if(folder: int, temporary: str, name: str, data: bytes, expected: bytes) -> None:
@@ -282,10 +314,10 @@ def _swap_if(folder: int, temporary: str, name: str, data: bytes, expected: byte
 
 
 def _drop(folder: int, name: str) -> None:
-    """Take the file away. Its room on the disk is freed when it is closed, for which nobody has to wait."""
+    """Take the file away. Its room on the disk is freed when it is closed, which would hold up the next sync."""
     file = os.open(name, _READ, dir_fd=folder)
     os.unlink(name, dir_fd=folder)
-    _begin(os.close, file)
+    do_later(os.close, file)
 
 
 def _replace_if(folder: int, temporary: str, name: str, expected: bytes) -> None:

@@ -42,7 +42,7 @@ from deskhand.notes.editing import Edit, EditedText
 from deskhand.notes.index import Index, Last, Missing, NoteList, NoteMatch, is_absent
 from deskhand.notes.links import Move, ending, is_attachment, name_key, relink, same, stem
 from deskhand.notes.meaning import Likeness, Meaning
-from deskhand.notes.outline import Lines, prepare_outline, read_outline
+from deskhand.notes.outline import Lines, keep_outline, read_outline
 from deskhand.notes.templates import DATE, Filler, format_date
 
 SearchBy = Literal["words", "meaning", "both"]
@@ -248,17 +248,23 @@ class Vault:
                     raise Changed(
                         f"{path} is gone", hint="write it without if_match to make it anew"
                     ) from None
-                sign = disk.Meanwhile(partial(self._sign, fresh.decode()))
-                disk.create(folder, actual, fresh, sign)
-                new = fresh
+                made = self._read_while_writing(canonical, fresh)
+                disk.create(folder, actual, fresh, made)
             else:
                 _demand_match(path, old, if_match)
                 new = _rewrite(old, canonical, properties, body, merge=merge)
-                if new != old:
-                    sign = disk.Meanwhile(partial(self._sign, _decode(new, canonical)))
-                    disk.replace(folder, actual, new, old if if_match else None, sign)
+                if new == old:
+                    self._index.touch(canonical)
+                    return _content(canonical, old)
+                made = self._read_while_writing(canonical, new)
+                disk.replace(folder, actual, new, old if if_match else None, made)
         self._index.touch(canonical)
-        return _content(canonical, new)
+        return made.result()
+
+    def _read_while_writing(self, path: str, data: bytes) -> disk.Meanwhile[NoteContent]:
+        return disk.Meanwhile(
+            partial(self._sign, _decode(data, path)), partial(_content, path, data)
+        )
 
     def append(
         self, path: str, text: str, heading: str | None = None, *, create: bool = False
@@ -347,18 +353,18 @@ class Vault:
         if new == old:
             return disk.etag(new)
         name = path.rpartition("/")[2]
-        tag = disk.begin_etag(new)
 
-        def sign_and_count() -> None:
-            sign()
+        def count_and_tag() -> str:
             _ = made.lines
+            return disk.etag(new)
 
-        meanwhile = disk.Meanwhile(sign_and_count, partial(prepare_outline, made.text))
+        meanwhile = disk.Meanwhile(sign, count_and_tag)
         if old is None:
             disk.create(folder, name, new, meanwhile)
         else:
             disk.replace(folder, name, new, old, meanwhile)
-        return tag.result()
+        disk.do_later(keep_outline(made.text).read_headings)
+        return meanwhile.result()
 
     def outline(self, path: str) -> NoteOutline:
         canonical, data = self._bytes(path)
