@@ -5,15 +5,19 @@ import os
 import re
 import shutil
 from datetime import datetime, timedelta
+from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
 from anyio import to_thread
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from mcp import Client
 
 from deskhand.errors import InvalidInput
+from deskhand.gate import authorship
 from deskhand.notes import frontmatter
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.obsidian import obsidian_server
@@ -294,6 +298,58 @@ async def test_a_tools_yes_to_a_thread_stays_one_in_another_form(site: Site) -> 
     put(site, "---\ntype: email_reply\nstatus: approved\nthread_id: t1\n---\n")
 
     assert "an assistant wrote or moved" in idle_files(site)["Approved/mine.md"]
+
+
+@requirement("gate:authorship")
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("email_ send", "email_send"), ("emai", "email_send"), ("email_se", "email_send")],
+)
+@pytest.mark.parametrize("place", [0, 1500, 3000])
+async def test_a_tools_yes_is_one_though_only_the_last_change_of_a_long_note_made_it_one(
+    site: Site, before: str, after: str, place: int
+) -> None:
+    lines = 3000 * ["Ask ann@example.org for her prices."]
+    lines.insert(place, f"{before} Read me.")
+    for body in (lines, [line.replace(before, after) for line in lines]):
+        await write_as_tool(site, "Inbox/bait.md", {}, "\n".join(body))
+    put(site, f"---\n{TO_ANN}---\nx\n", name="bait.md")
+
+    async with site.client("email") as client:
+        assert (await said(client, "send_email", **HELLO)).startswith(REFUSED)
+    assert site.sent == []
+    assert "an assistant wrote or moved" in idle_files(site)["Approved/bait.md"]
+
+
+FILLER = 2500 * "Ask ann@example.org first.\n"
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> tuple[str, str]:
+    """A long note, and the same one when the words of a yes were put together in it, or taken apart."""
+    word = draw(st.sampled_from(["email_send", "EMAIL-REPLY", "email_forward", "email"]))
+    start, end = sorted(draw(st.tuples(*2 * [st.integers(0, len(word))])))
+    other = word[:start] + draw(st.sampled_from(["", "x", "\n", "_", "email"])) + word[end:]
+    at = draw(st.integers(-20, len(FILLER) + 20).map(partial(max, 0)))
+    notes = [FILLER[:at] + each + FILLER[at:] for each in (word, other)]
+    notes[draw(st.integers(0, 1))] += draw(st.sampled_from(["", "email_send", "Bye"]))
+    text, changed = draw(st.permutations(notes))
+    return text, changed
+
+
+@requirement("gate:authorship")
+@settings(max_examples=200)
+@given(changes())
+async def test_what_was_seen_in_a_long_note_before_its_change_hides_no_yes_behind_it(
+    change: tuple[str, str],
+) -> None:
+    text, changed = change
+    authorship.marks_of(text)
+
+    found = authorship.marks_of(changed)
+
+    # With an accent in it a note is looked through whole.
+    assert found == authorship.marks_of(f"{changed}\n\u00e9")
 
 
 LETTER = """Dear Ann,

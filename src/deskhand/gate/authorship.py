@@ -20,6 +20,7 @@ from deskhand.errors import InvalidInput, Unreadable
 from deskhand.gate.actions import MAIL_TYPES
 from deskhand.mail.addresses import recipient
 from deskhand.notes import frontmatter
+from deskhand.notes.alike import length_alike, length_alike_at_the_end
 from deskhand.store import Transaction
 
 _NAMING = ("to", "thread_id", "subject", "reply_to_message_id")
@@ -32,6 +33,8 @@ _PROPERTY = re.compile(
 )
 _MEMBER = re.compile(r"\n(?=[\"']?[a-z_]{2,20}[\"']?[ \t]*:)", re.IGNORECASE)
 _YES = re.compile("|".join(kind.replace("_", "[_-]") for kind in MAIL_TYPES.values()))
+_LONGEST_YES = max(map(len, MAIL_TYPES.values()))
+_LONG = 50_000
 _PART = r"[^\s<>()\[\],;:\"\\@]"
 _ADDRESS = re.compile(rf"(?<!{_PART})({_PART}++)@(?=([\w.-]++))")
 _SIGNS = re.compile(r"[^\w.]")
@@ -56,10 +59,30 @@ def marks_of(text: str) -> list[str]:
     for given, rest in notes:
         if any(key.casefold() in ("to", "thread_id") for key in given):
             marks |= dict.fromkeys([mark_of(given), *_marks_of_mail(given, text[rest:])])
-    said = _plain([text, *(_all_words(given) for given, _ in notes)])
-    if _YES.search(said):
+    texts = [text, *(_all_words(given) for given, _ in notes)]
+    if _may_say_yes(texts) and _YES.search(said := _plain(texts)):
         marks |= dict.fromkeys(_mark("yes", each) for each in _named(said))
     return [mark for mark in marks if mark]
+
+
+_without_yes = [""]
+"""The last long text in which no yes stood: of the next one, which is mostly the same note, the change is looked at."""
+
+
+def _may_say_yes(texts: list[str]) -> bool:
+    """Whether the words of a yes may stand in one of the texts, of which the first may be long."""
+    if not all(map(str.isascii, texts)):
+        return True
+    text, *others = texts
+    last = _without_yes[-1]
+    before = length_alike(last, text)
+    after = length_alike_at_the_end(last, text, before)
+    changed = text[max(0, before - _LONGEST_YES) : len(text) - after + _LONGEST_YES]
+    if any(_YES.search(each.casefold()) for each in (changed, *others)):
+        return True
+    if len(text) > _LONG:
+        _without_yes[-1] = text
+    return False
 
 
 def mark_of(properties: Mapping[str, Any], body: str = "") -> str | None:
