@@ -34,7 +34,7 @@ _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
 _TWINS = 2
 _THREADS = 4
 _PIECE = 1 << 20
-MOMENT = 0.002
+MOMENT = 0.0015
 """Seconds, after which whoever waits for the disk mostly has the answer."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 T = TypeVar("T")
@@ -112,8 +112,8 @@ def _aside(_process: int) -> ThreadPoolExecutor:
 
 @cache
 def _behind(_process: int) -> ThreadPoolExecutor:
-    """The thread for what nobody waits for."""
-    return ThreadPoolExecutor(1, "notes-behind")
+    """Threads for what nobody waits for: one may be busy with the disk, and one with a note."""
+    return ThreadPoolExecutor(2, "notes-behind")
 
 
 @contextmanager
