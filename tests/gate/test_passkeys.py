@@ -22,7 +22,7 @@ from deskhand.gate.outcomes import NotApproved
 from deskhand.gate.permissions import Terms
 from deskhand.gate.proofs import Proven, say_answer
 from deskhand.gate.question import Question
-from deskhand.gate.rows import WrittenAnswer
+from deskhand.gate.rows import KeptAnswer, WrittenAnswer
 from deskhand.gate.webauthn import ENROL, Assertion, KeptAssertion, NewKey, Said
 from deskhand.store import Transaction
 from tests.gate.authenticator import ORIGIN, Authenticator, PrivateKey
@@ -520,7 +520,7 @@ async def test_a_row_made_from_another_answers_parts_counts_for_nothing(
     }
     for why, written in forged.items():
         flaw = await signer.desk.store.read(
-            policy.find_flaw, written, policy.evidence(written)
+            policy.find_flaw, KeptAnswer(written, policy.evidence(written))
         )
         assert why in (flaw or ""), flaw
 

@@ -11,7 +11,7 @@ from deskhand.errors import DeskError
 from deskhand.gate import history, passkeys, permissions
 from deskhand.gate.actions import read_action
 from deskhand.gate.proofs import Policy
-from deskhand.gate.rows import ANSWER_COLUMNS, WrittenAnswer
+from deskhand.gate.rows import WrittenAnswer, find_answers
 from deskhand.store import Transaction
 
 
@@ -36,11 +36,11 @@ def check_answers(tx: Transaction, policy: Policy) -> Genuine | Forged:
         return Forged(
             name, f"the passkey {name} was not written by this desk, or was changed since"
         )
-    sql = f"SELECT {ANSWER_COLUMNS}, evidence FROM answers WHERE proof IN ('password', 'passkey') AND at >= ?"
     signed = []
-    for row in tx.all(f"{sql} ORDER BY at, number", clock.to_ms(policy.since)):
-        written = WrittenAnswer(*row[:-1])
-        if flaw := policy.find_flaw(tx, written, str(row[-1])):
+    proven = "proof IN ('password', 'passkey') AND at >= ? ORDER BY at, number"
+    for kept in find_answers(tx, proven, clock.to_ms(policy.since)):
+        written = kept.written
+        if flaw := policy.find_flaw(tx, kept):
             why = f"an answer to {written.request_id} says that it was given with the {written.proof}, but {flaw}"
             return Forged(written.request_id, why)
         if written.proof == "passkey":

@@ -20,9 +20,9 @@ from deskhand.gate import history, passkeys, passwords, permissions, webauthn
 from deskhand.gate.permissions import Permission
 from deskhand.gate.question import Question
 from deskhand.gate.requests import Proof, Request, Word
-from deskhand.gate.rows import ANSWER_COLUMNS, WrittenAnswer
+from deskhand.gate.rows import KeptAnswer, WrittenAnswer, find_answers
 from deskhand.gate.webauthn import KeptAssertion, Said
-from deskhand.store import Row, Store, Transaction, marks
+from deskhand.store import Store, Transaction, marks
 
 _COUNT: dict[LeastProof, tuple[Proof, ...]] = {
     "vault": ("vault", "hand-written", "page", "terminal", "password", "passkey"),
@@ -41,6 +41,7 @@ WORDS = "words"
 
 Signatures of earlier versions have none.
 """
+_YES = ("held", "approved")
 _WITH_WORDS = ("rejected", "responded", "snoozed")
 _SIGNED_AS: dict[Word, tuple[str, ...]] = {
     "held": ("approved",),
@@ -136,12 +137,13 @@ class Policy:
             return self._is_permitted(tx, request)
         if self.least == "passkey":
             return self._is_last_word(tx, request)
-        sql = f"SELECT {ANSWER_COLUMNS}, evidence FROM answers WHERE request_id = ? AND digest = ?"
-        named = f"word IN ('held', 'approved') AND proof IN ({marks(_COUNT[self.least])})"
-        rows = tx.all(
-            f"{sql} AND {named}", request.id, request.action.digest, *_COUNT[self.least]
+        counting = _COUNT[self.least]
+        yeses = find_answers(
+            tx,
+            f"request_id = ? AND digest = ? AND word IN ('held', 'approved') AND proof IN ({marks(counting)})",
+            *(request.id, request.action.digest, *counting),
         )
-        return any(row[4] != "passkey" or self._stands(tx, row) for row in rows)
+        return any(yes.written.proof != "passkey" or self._stands(tx, yes) for yes in yeses)
 
     def vouches_for_end(self, tx: Transaction, request: Request) -> bool:
         """Whether the person said what is told of an end that is nothing but their word,
@@ -153,24 +155,19 @@ class Policy:
         return self._is_yes_to_tell(tx, request)
 
     def _is_last_reply(self, tx: Transaction, request: Request) -> bool:
-        row = _find_last_word(tx, request)
-        if row is None or row[2] not in ("held", "approved", "replied"):
+        last = _find_last_word(tx, request)
+        if last is None or last.written.word not in (*_YES, "replied"):
             return False
-        said = (row[3], row[7]) == (request.action.digest, request.words)
-        return said and self._stands(tx, row)
+        said = (last.written.digest, last.written.words)
+        return said == (request.action.digest, request.words) and self._stands(tx, last)
 
     def _is_yes_to_tell(self, tx: Transaction, request: Request) -> bool:
-        row = _find_last_word(tx, request)
-        if (
-            row is None
-            or row[2] not in ("held", "approved")
-            or row[3] != request.action.digest
-        ):
+        yes = _find_last_yes(tx, request)
+        if yes is None:
             return False
-        own = row[4] == "permission" and self._is_under_permission(tx, request)
-        if not own and not self._stands(tx, row):
+        if not self._is_under_permission(tx, request, yes) and not self._stands(tx, yes):
             return False
-        return history.is_untold(tx, request.id, row[3], clock.from_ms(row[6]))
+        return history.is_untold(tx, request.id, yes.written.digest, yes.written.said_at)
 
     async def finds_whole_record(self, store: Store) -> bool:
         """Whether the record, where a yes is believed because of it, ends as was noted beside the database."""
@@ -178,41 +175,41 @@ class Policy:
 
     def _is_last_word(self, tx: Transaction, request: Request) -> bool:
         """Whether the yes is the person's last word, by a proof that still stands, and the record agrees."""
-        row = _find_last_word(tx, request)
-        if (
-            row is None
-            or row[2] not in ("held", "approved")
-            or row[3] != request.action.digest
-        ):
-            return False
-        return self._stands(tx, row) and self._agrees_with_record(
-            tx, request.id, row[3], row[6]
+        yes = _find_last_yes(tx, request)
+        return (
+            yes is not None
+            and self._stands(tx, yes)
+            and self._agrees_with_record(tx, yes.written)
         )
 
-    def _agrees_with_record(
-        self, tx: Transaction, request_id: str, digest: str, at: int
-    ) -> bool:
+    def _agrees_with_record(self, tx: Transaction, yes: WrittenAnswer) -> bool:
         return self.least != "passkey" or history.ends_with_yes(
-            tx, request_id, digest, clock.from_ms(at)
+            tx, yes.request_id, yes.digest, yes.said_at
         )
 
     def _is_permitted(self, tx: Transaction, request: Request) -> bool:
         """Whether the permission under which it was let through still counts, and nothing left under it yet."""
-        row = _find_last_word(tx, request)
-        if row is None or not self._is_under_permission(tx, request):
-            return False
-        return self._agrees_with_record(tx, request.id, row[3], row[6])
+        yes = _find_last_yes(tx, request)
+        return (
+            yes is not None
+            and self._is_under_permission(tx, request, yes)
+            and self._agrees_with_record(tx, yes.written)
+        )
 
-    def _is_under_permission(self, tx: Transaction, request: Request) -> bool:
-        """Whether its yes is that of a permission which still counts, and is the person's."""
-        row = _find_last_word(tx, request)
+    def _is_under_permission(
+        self, tx: Transaction, request: Request, yes: KeptAnswer
+    ) -> bool:
+        """Whether this yes is that of a permission which still counts, and is the person's."""
+        given = yes.written
+        if (given.word, given.proof) != ("held", "permission"):
+            return False
         used = permissions.find_used(tx, request.id)
-        if row is None or used is None or (row[2], row[4]) != ("held", "permission"):
+        if used is None or used.names != request.action.named():
             return False
-        if row[3] != request.action.digest or used.names != request.action.named():
-            return False
-        evidence = self.sign(request.id, f"permission {used.id}", row[3], row[8])
-        return hmac.compare_digest(str(row[-1]), evidence) and self.vouches(tx, used)
+        evidence = self.sign(
+            request.id, f"permission {used.id}", given.digest, given.number
+        )
+        return hmac.compare_digest(yes.evidence, evidence) and self.vouches(tx, used)
 
     def vouches(self, tx: Transaction, permission: Permission) -> bool:
         """Whether a desk with this key has written it down as it is, its proof counts
@@ -221,54 +218,48 @@ class Policy:
         if not genuine or not self.counts(permission.proof):
             return False
         return permission.proof != "passkey" or any(
-            self._stands(tx, row) for row in _signed_terms(tx, permission)
+            self._stands(tx, each) for each in _signed_terms(tx, permission)
         )
 
     def has_signed_terms(self, tx: Transaction, permission: Permission) -> bool:
         """Whether a passkey signed just these terms at that time, whatever became of it since."""
         found = _signed_terms(tx, permission)
-        return any(
-            self.find_flaw(tx, WrittenAnswer(*row[:-1]), str(row[-1])) is None
-            for row in found
-        )
+        return any(self.find_flaw(tx, each) is None for each in found)
 
     def sign_terms(self, permission: Permission) -> str:
         return hmac.digest(
             self.key().encode(), f"permission\n{permission.terms}".encode(), "sha256"
         ).hex()
 
-    def _stands(self, tx: Transaction, row: tuple[Any, ...]) -> bool:
+    def _stands(self, tx: Transaction, kept: KeptAnswer) -> bool:
         """Whether this desk wrote it, and a key that signed it was not revoked since."""
-        written = WrittenAnswer(*row[:-1])
-        if self.find_flaw(tx, written, str(row[-1])):
+        if self.find_flaw(tx, kept):
             return False
-        signer = (
-            written.assertion
-            and KeptAssertion.model_validate_json(written.assertion).assertion.id
-        )
-        key = signer and passkeys.find(tx, self.seal, signer)
+        if not kept.written.assertion:
+            return True
+        key = passkeys.find(tx, self.seal, _read_signature(kept.written).assertion.id)
         return not key or key.revoked is None
 
-    def find_flaw(
-        self, tx: Transaction, written: WrittenAnswer, evidence: str
-    ) -> str | None:
+    def find_flaw(self, tx: Transaction, kept: KeptAnswer) -> str | None:
         """Why an answer by password or passkey is not as this desk wrote it; None where it is."""
+        written = kept.written
         own = [self.evidence(written)]
         if written.proof == "password":  # as versions before passkeys wrote it
             own.append(
                 self.sign(written.request_id, written.word, written.digest, written.number)
             )
-        if not any(hmac.compare_digest(evidence.encode(), each.encode()) for each in own):
+        evidence = kept.evidence.encode()
+        if not any(hmac.compare_digest(evidence, each.encode()) for each in own):
             return "this desk did not write it"
         if written.proof != "passkey":
             return None
         return self._find_wrong_signature(tx, written)
 
     def _find_wrong_signature(self, tx: Transaction, written: WrittenAnswer) -> str | None:
-        kept = KeptAssertion.model_validate_json(written.assertion or "")
-        said = kept.said
-        key = passkeys.find(tx, self.seal, kept.assertion.id)
-        if key is None or not key.counts_at(clock.from_ms(written.at)):
+        signature = _read_signature(written)
+        said = signature.said
+        key = passkeys.find(tx, self.seal, signature.assertion.id)
+        if key is None or not key.counts_at(written.said_at):
             return "its passkey is not one of this desk, or was revoked before"
         if (written.request_id, written.digest) not in said.about:
             return "another text was signed"
@@ -279,7 +270,7 @@ class Policy:
         if said.word not in _SIGNED_AS.get(written.word, (written.word,)):
             return "another answer was signed"
         try:
-            webauthn.check(key, said, kept.assertion)
+            webauthn.check(key, said, signature.assertion)
         except Denied as error:
             return error.message
         return None
@@ -307,27 +298,42 @@ class Policy:
         return hmac.digest(self.key().encode(), json.dumps(facts).encode(), "sha256").hex()
 
 
-def _find_last_word(tx: Transaction, request: Request) -> Row | None:
-    """The answer that decided it last, and its evidence."""
-    sql = f"SELECT {ANSWER_COLUMNS}, evidence FROM answers WHERE request_id = ?"
-    words = "word IN ('held', 'approved', 'rejected', 'undone', 'replied')"
-    return tx.one(f"{sql} AND {words} ORDER BY number DESC, word DESC LIMIT 1", request.id)
+def _find_last_word(tx: Transaction, request: Request) -> KeptAnswer | None:
+    """The answer that decided it last."""
+    deciding = "word IN ('held', 'approved', 'rejected', 'undone', 'replied')"
+    found = find_answers(
+        tx,
+        f"request_id = ? AND {deciding} ORDER BY number DESC, word DESC LIMIT 1",
+        request.id,
+    )
+    return next(iter(found), None)
 
 
-def _signed_terms(tx: Transaction, permission: Permission) -> list[Row]:
+def _find_last_yes(tx: Transaction, request: Request) -> KeptAnswer | None:
+    """The answer that decided it last, where that is a yes to what would be sent."""
+    last = _find_last_word(tx, request)
+    if last is None or last.written.word not in _YES:
+        return None
+    return last if last.written.digest == request.action.digest else None
+
+
+def _read_signature(written: WrittenAnswer) -> KeptAssertion:
+    return KeptAssertion.model_validate_json(written.assertion or "")
+
+
+def _signed_terms(tx: Transaction, permission: Permission) -> list[KeptAnswer]:
     """The answers that permitted it, as far as their signature is over its terms.
 
     Before terms were signed it was over the card alone; the seal of the desk has the terms of these.
     """
-    sql = f"SELECT {ANSWER_COLUMNS}, evidence FROM answers WHERE request_id = ? AND word = 'permitted'"
-    rows = tx.all(f"{sql} AND proof = 'passkey'", permission.request_id)
-    said = [
-        KeptAssertion.model_validate_json(WrittenAnswer(*row[:-1]).assertion or "").said
-        for row in rows
-    ]
+    permitting = find_answers(
+        tx,
+        "request_id = ? AND word = 'permitted' AND proof = 'passkey'",
+        permission.request_id,
+    )
     terms = (TERMS, permission.agreed)
     return [
-        row
-        for row, each in zip(rows, said, strict=True)
-        if terms in each.about or len(each.about) == 1
+        each
+        for each in permitting
+        if terms in (about := _read_signature(each.written).said.about) or len(about) == 1
     ]

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import fields
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from deskhand import clock
@@ -74,5 +75,25 @@ class WrittenAnswer(NamedTuple):
     number: int
     assertion: str | None
 
+    @property
+    def said_at(self) -> datetime:
+        return clock.from_ms(self.at)
+
 
 ANSWER_COLUMNS = ", ".join(WrittenAnswer._fields)
+
+
+class KeptAnswer(NamedTuple):
+    """An answer's row as a whole."""
+
+    written: WrittenAnswer
+    evidence: str
+    """By which the desk knows again what it has written itself."""
+
+
+def find_answers(tx: Transaction, condition: str, *values: object) -> list[KeptAnswer]:
+    sql = f"SELECT {ANSWER_COLUMNS}, evidence FROM answers WHERE {condition}"
+    return [
+        KeptAnswer(WrittenAnswer(*written), str(evidence))
+        for *written, evidence in tx.all(sql, *values)
+    ]
