@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from deskhand import clock
 from deskhand.askers import PERSON, describe_asker
 from deskhand.foreign.arguments import shorten_rows
 from deskhand.foreign.edits import TextEdit
+from deskhand.gate import lists
 from deskhand.gate.actions import Mail, addresses_of
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.recipients import Acquaintance, Recipient
@@ -157,7 +157,7 @@ class Card:
     def cursor(self) -> str:
         """Its place in the list."""
         limited = self.state == "approved" and self.until is not None
-        return write_cursor(rank(self.urgent, limited), self.created, self.id)
+        return lists.write_cursor(lists.rank(self.urgent, limited), self.created, self.id)
 
 
 def describe_kind(kind: Kind, answers: str | None) -> str:
@@ -277,21 +277,6 @@ def _standing(request: Request, now: datetime) -> tuple[CardState, datetime | No
 def _retry(request: Request) -> datetime | None:
     has_failed = request.state == "approved" and request.error is not None
     return request.due if has_failed and not request.waits_for_limit else None
-
-
-def rank(urgent: bool, waits_for_limit: bool) -> int:
-    """Where something stands in the queue: urgent, ordinary, or answered and waiting for the limit."""
-    if waits_for_limit:
-        return 2
-    return int(not urgent)
-
-
-def write_cursor(place: int, created: datetime, name: str) -> str:
-    return f"{CURSOR_LETTERS[place]}{clock.to_ms(created)}-{name}"
-
-
-CURSOR_LETTERS = ("u", "o", "l")
-"""How a cursor writes a rank."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from deskhand import clock
 from deskhand.askers import describe_asker
+from deskhand.errors import FieldProblem, InvalidInput
 from deskhand.gate.actions import read_action
 from deskhand.gate.requests import LIFETIME, OPEN, Folder, Request, State
 from deskhand.gate.rows import find_where
@@ -12,12 +13,67 @@ from deskhand.gate.toolcall import ToolCall
 from deskhand.store import Transaction, marks
 
 _RANK = "CASE WHEN state = 'approved' AND resting = 'rate' THEN 2 ELSE 1 - urgent END"
-"""The same as `cards.rank`."""
+"""The same as `rank`."""
+_RANK_LETTERS = ("u", "o", "l")
+"""How a cursor writes a rank."""
+_TIME_DIGITS = 18
+"""At most, in a cursor."""
+_LATE = 100
+"""How many late ones are listed at a time."""
+_UNDECIDED = (
+    "state IN ('held', 'unknown', 'waiting')"
+    " AND (state <> 'waiting' OR COALESCE(expires, ?) > ?)"
+)
+"""Neither decided nor expired."""
+_COUNTED = " UNION ALL ".join(
+    f"SELECT '{state}', count(*), count(*) FILTER (WHERE snoozed > ?) FROM requests"
+    f" WHERE state IN ('held', 'unknown', 'waiting') AND state = '{state}' AND {which}"
+    for state, which in (
+        ("waiting", "expires > ?"),
+        ("waiting", "expires IS NULL"),
+        ("unknown", "true"),
+        ("held", "true"),
+    )
+)
+"""Each is a range of the index of what is undecided: to look at row after row takes twice as long."""
+Position = tuple[int, int, str]
+"""Where something stands in the queue: its rank, when it was made, and its id."""
+
+
+def rank(urgent: bool, waits_for_limit: bool) -> int:
+    """Urgent, ordinary, or answered and waiting for the limit."""
+    if waits_for_limit:
+        return 2
+    return int(not urgent)
+
+
+def write_cursor(place: int, created: datetime, name: str) -> str:
+    return f"{_RANK_LETTERS[place]}{clock.to_ms(created)}-{name}"
+
+
+def read_cursor(cursor: str | None) -> Position:
+    if cursor is None:
+        return (0, 0, "")
+    letter = cursor[:1]
+    created, dash, name = cursor[1:].partition("-")
+    is_time = created.isdecimal() and created.isascii() and len(created) <= _TIME_DIGITS
+    if (
+        letter not in _RANK_LETTERS
+        or not dash
+        or not is_time
+        or not name.isascii()
+        or not name.isprintable()
+    ):
+        problem = FieldProblem(
+            "cursor", "is not a cursor of this list", cursor[:60], "Ask without a cursor"
+        )
+        raise InvalidInput("this cursor does not continue this list", fields=[problem])
+    return _RANK_LETTERS.index(letter), int(created), name
 
 
 def page(
     tx: Transaction,
-    after: tuple[int, int, str],
+    after: Position,
     limit: int,
     now: datetime,
     *,
@@ -86,14 +142,6 @@ def list_askers(tx: Transaction) -> list[str]:
     return sorted({describe_asker(*row) for row in rows})
 
 
-_LATE = 100
-_UNDECIDED = (
-    "state IN ('held', 'unknown', 'waiting')"
-    " AND (state <> 'waiting' OR COALESCE(expires, ?) > ?)"
-)
-"""Neither decided nor expired."""
-
-
 def list_late(tx: Transaction, now: datetime) -> list[str]:
     """What waits for an answer although its time is over, some at a time."""
     rows = tx.all(
@@ -113,19 +161,6 @@ def list_awake(tx: Transaction, now: datetime) -> list[str]:
         *(moment + 1, moment, moment),
     )
     return [name for (name,) in rows]
-
-
-_COUNTED = " UNION ALL ".join(
-    f"SELECT '{state}', count(*), count(*) FILTER (WHERE snoozed > ?) FROM requests"
-    f" WHERE state IN ('held', 'unknown', 'waiting') AND state = '{state}' AND {which}"
-    for state, which in (
-        ("waiting", "expires > ?"),
-        ("waiting", "expires IS NULL"),
-        ("unknown", "true"),
-        ("held", "true"),
-    )
-)
-"""Each is a range of the index of what is undecided: to look at row after row takes twice as long."""
 
 
 def count_undecided(tx: Transaction, now: datetime) -> dict[str, int]:

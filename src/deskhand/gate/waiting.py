@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from deskhand import clock, unseen
-from deskhand.errors import DeskError, FieldProblem, InvalidInput, NotFound
+from deskhand.errors import DeskError, InvalidInput, NotFound
 from deskhand.gate import enclosures, lists, recipients
 from deskhand.gate.asking import participants_of
 from deskhand.gate.cards import (
     ASSESSMENT,
-    CURSOR_LETTERS,
     EVERY,
     Assessment,
     Card,
@@ -20,8 +19,6 @@ from deskhand.gate.cards import (
     assess_card,
     card_of,
     name_recipients,
-    rank,
-    write_cursor,
 )
 from deskhand.gate.recipients import Acquaintance
 from deskhand.gate.requests import OPEN, Request
@@ -36,8 +33,6 @@ _AT_ONCE = 200
 """Cards that are made at once where some of them are looked for."""
 _NAMED = 10
 """So many ids are named where a beginning fits several."""
-_FURTHEST = 18
-"""Digits of a time in a cursor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +73,15 @@ class Waiting:
         self, *, limit: int = 50, after: str | None = None, snoozed: bool | None = None
     ) -> tuple[list[Request], str | None]:
         """A page of what waits or is under way, in the order of `lists.page`, and the cursor of the next."""
-        place = _place(after)
+        place = lists.read_cursor(after)
         await self.notice()
         now = self._now()
         rows = await self._store.read(lists.page, place, limit + 1, now, snoozed=snoozed)
         more = None
         if len(rows) > limit:
             last = rows[limit - 1]
-            more = write_cursor(
-                rank(last.urgent, last.waits_for_limit), last.created, last.id
+            more = lists.write_cursor(
+                lists.rank(last.urgent, last.waits_for_limit), last.created, last.id
             )
         heard = await self._refresh_all(rows[:limit])
         return [request for request in heard if request.state in OPEN], more
@@ -271,23 +266,3 @@ def _describe_unseen(mail: FullMessage) -> list[str]:
         for name, text in parts.items()
         for each in unseen.describe(text)
     ]
-
-
-def _place(cursor: str | None) -> tuple[int, int, str]:
-    if cursor is None:
-        return (0, 0, "")
-    kind = cursor[:1]
-    created, dash, name = cursor[1:].partition("-")
-    is_time = created.isdecimal() and created.isascii() and len(created) <= _FURTHEST
-    if (
-        kind not in CURSOR_LETTERS
-        or not dash
-        or not is_time
-        or not name.isascii()
-        or not name.isprintable()
-    ):
-        problem = FieldProblem(
-            "cursor", "is not a cursor of this list", cursor[:60], "Ask without a cursor"
-        )
-        raise InvalidInput("this cursor does not continue this list", fields=[problem])
-    return CURSOR_LETTERS.index(kind), int(created), name
