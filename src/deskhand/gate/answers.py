@@ -25,7 +25,7 @@ from deskhand.gate.refusals import not_together, not_what_was_seen, too_late
 from deskhand.gate.requests import ANSWERABLE, Request, Word
 from deskhand.gate.undo import LastAnswer, find_last, take_back
 from deskhand.gate.webauthn import Said
-from deskhand.gate.written_answers import approve, give
+from deskhand.gate.written_answers import approve, decision_of, give
 from deskhand.store import Transaction
 from deskhand.wording import begin_small
 
@@ -150,15 +150,7 @@ class Answers(PersonsWord):
             "replied", by, proof, request, words=words, signed="responded"
         )
         now = self._now()
-        done = {
-            "decided_by": by,
-            "decided": now,
-            "tried": now,
-            "proof": answer.proof,
-            "due": None,
-            "snoozed": None,
-        }
-        done |= {"words": words, "untold": True}
+        done = decision_of(answer, now) | {"tried": now, "words": words, "untold": True}
         await self._write(request, give, answer, "sent", now, **done)
         return await self._waiting.card(request.id)
 
@@ -290,15 +282,9 @@ class Answers(PersonsWord):
 
     async def _reject(self, request: Request, answer: Answer, **changes: Any) -> Request:
         now = self._now()
-        no = {
-            "decided_by": answer.by,
-            "decided": now,
-            "proof": answer.proof,
-            "due": None,
-            "snoozed": None,
-        }
-        no["assessed"] = await self._waiting.assess(request)
-        return await self._write(request, give, answer, "rejected", now, **no | changes)
+        seen = await self._waiting.assess(request)
+        no = decision_of(answer, now) | {"assessed": seen} | changes
+        return await self._write(request, give, answer, "rejected", now, **no)
 
     async def _revise(self, request: Request, action: Action, answer: Answer) -> None:
         if action == request.action and request.fault is None:

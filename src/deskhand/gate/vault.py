@@ -36,7 +36,7 @@ from deskhand.gate.moves import (
     see,
 )
 from deskhand.gate.requests import Request
-from deskhand.gate.written_answers import approve, carry_over_yes, give
+from deskhand.gate.written_answers import approve, carry_over_yes, decision_of, give
 from deskhand.store import Transaction
 
 log = logging.getLogger("deskhand.vault")
@@ -228,17 +228,9 @@ class VaultDoor(DraftReader):
         if request.state == "held" and note is None:
             note = "Your yes came to nothing: its file was moved to Rejected/"
         answer = self.policy.answer("rejected", "vault", "vault", note)
-        changes = {
-            "folder": found.folder,
-            "file": found.name,
-            "note": note,
-            "due": None,
-            "snoozed": None,
-        }
-        decided = {"decided_by": "vault", "decided": now, "proof": "vault"}
-        rejected = await self._write(
-            request, give, answer, "rejected", now, **changes | decided
-        )
+        place = {"folder": found.folder, "file": found.name, "note": note}
+        no = decision_of(answer, now) | place
+        rejected = await self._write(request, give, answer, "rejected", now, **no)
         await self.follow(rejected)
         return rejected
 

@@ -35,6 +35,17 @@ def give(
     return changed
 
 
+def decision_of(answer: Answer, now: datetime) -> dict[str, Any]:
+    """What any answer that decides changes in the row."""
+    return {
+        "proof": answer.proof,
+        "decided_by": answer.by,
+        "decided": now,
+        "due": None,
+        "snoozed": None,
+    }
+
+
 def approve(
     tx: Transaction,
     /,
@@ -47,16 +58,12 @@ def approve(
 ) -> Request | Conflict:
     """A yes: to rest until `due`, or to act upon now; what has a time of its own does not leave before it."""
     state: State = "held" if answer.word == "held" else "approved"
-    yes: dict[str, Any] = {
-        "proof": answer.proof,
-        "decided_by": answer.by,
-        "decided": now,
+    yes = decision_of(answer, now) | {
         "once_more": request.may_have_left,
         "due": max(due, request.action.send_at or due),
         "attempts": 0,
         "error": None,
         "resting": None,
-        "snoozed": None,
         "note": None,
         "settled": False,
     }
