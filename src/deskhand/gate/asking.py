@@ -40,7 +40,7 @@ class Asking:
         path = await self._door.ensure_waiting(request)
         where = (
             f"That is for the person alone, and they have it already: the request waits in {path};"
-            f" {self._door.how}, the same call {_released(request)}."
+            f" {self._door.how}, the same call {request.action.effect}."
         )
         if used:
             where = f"{used[0].path} was used before and is no new yes. {where}"
@@ -101,7 +101,7 @@ def open_request(
     """A request of a tool, as it begins; `before` is what became of the same mail."""
     note = None
     if before is not None and before.state == "sent":
-        note = describe_earlier_send(before.id, before.left, before.action.noun)
+        note = describe_earlier_send(before.id, before.left, before.action)
     name = uuid.uuid4().hex[:16]
     sender = None
     participants: tuple[str, ...] = ()
@@ -130,16 +130,6 @@ def open_request(
         warnings=warnings,
         note=note,
     )
-
-
-def _released(request: Request) -> str:
-    match request.action.noun:
-        case "call":
-            return "gives its result"
-        case "mail":
-            return "sends it"
-        case _:
-            return "does it"
 
 
 def participants_of(mail: FullMessage) -> tuple[str, ...]:

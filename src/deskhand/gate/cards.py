@@ -160,6 +160,10 @@ class Card:
         return lists.write_cursor(lists.rank(self.urgent, limited), self.created, self.id)
 
 
+def kind_of(request: Request) -> Kind:
+    return "draft" if request.origin == "draft" else request.action.kind
+
+
 def describe_kind(kind: Kind, answers: str | None) -> str:
     """What it is called. A draft that answers nothing is a mail of its own."""
     if kind == "draft" and answers is None:
@@ -201,7 +205,7 @@ def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
     rows, unshown = shorten_rows(mail.rows)
     return Card(
         id=request.id,
-        kind="draft" if request.origin == "draft" else mail.kind,
+        kind=kind_of(request),
         state=state,
         digest=request.digest,
         revision=request.revision,
@@ -249,7 +253,7 @@ def assess_card(
         participants=request.participants,
         domains=known.domains,
         warnings=request.warnings,
-        sent_before=describe_earlier_send(*sent, request.action.noun) if sent else None,
+        sent_before=describe_earlier_send(*sent, request.action) if sent else None,
     )
     if request.fault is None:
         return found

@@ -7,7 +7,7 @@ from typing import Literal
 
 from deskhand import clock
 from deskhand.askers import describe_asker
-from deskhand.gate.cards import Kind
+from deskhand.gate.cards import kind_of
 from deskhand.gate.requests import Request, State
 from deskhand.gate.rows import find_where
 from deskhand.store import Transaction, marks
@@ -121,10 +121,6 @@ def ended(request: Request) -> datetime:
     if request.state == "expired" and request.expires is not None:
         return request.expires
     return request.decided or request.created
-
-
-def kind_of(request: Request) -> Kind:
-    return "draft" if request.origin == "draft" else request.action.kind
 
 
 def describe_answer(request: Request) -> str:

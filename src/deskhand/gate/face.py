@@ -31,6 +31,8 @@ class Face(BaseModel):
     noun: ClassVar[str] = "mail"
     done: ClassVar[str] = "been sent"
     again: ClassVar[str] = "send"
+    effect: ClassVar[str] = "sends it"
+    """What the same call does after a yes."""
     where_to_look: ClassVar[str] = "Look into your Sent folder."
     unknown: ClassVar[str] = (
         "the mail may or may not have been sent, and it is not sent again by itself"
@@ -79,6 +81,7 @@ class Face(BaseModel):
 class NoMail(Face):
     """An action that is no mail: it goes to nobody, answers none, and no hand-written file releases it."""
 
+    effect = "does it"
     cc: ClassVar[str] = ""
     bcc: ClassVar[str] = ""
     everybody: ClassVar[tuple[str, ...]] = ()

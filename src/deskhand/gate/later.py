@@ -5,6 +5,7 @@ from typing import Any
 
 from deskhand.errors import DeskError
 from deskhand.gate import ledger, sends
+from deskhand.gate.actions import Mail
 from deskhand.gate.outcomes import Departure, Limited, SendingOff, say_off
 from deskhand.gate.requests import Request
 from deskhand.store import Store, Transaction
@@ -40,7 +41,7 @@ async def postpone(
 
 def describe_failure(request: Request, error: DeskError) -> str:
     """What the card of an approved request says that did not leave."""
-    done = "sent" if request.action.noun == "mail" else "done"
+    done = "sent" if isinstance(request.action, Mail) else "done"
     return f"Not {done} yet: {error.message.rstrip('.')}."
 
 

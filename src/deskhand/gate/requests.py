@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from deskhand.clock import iso
-from deskhand.gate.actions import Action
+from deskhand.gate.actions import Action, Mail
 
 Origin = Literal["tool", "draft"]
 """Who made it: an assistant that called a tool, or the orchestrator (or the person) who wrote a draft."""
@@ -227,9 +227,9 @@ def is_draft_id(text: object) -> bool:
     )
 
 
-def describe_earlier_send(request_id: str, at: datetime, noun: str = "mail") -> str:
-    done = "sent" if noun == "mail" else "made"
-    return f"Exactly this {noun} was {done} before, on {iso(at)} (request {request_id})."
+def describe_earlier_send(request_id: str, at: datetime, action: Action) -> str:
+    done = "sent" if isinstance(action, Mail) else "made"
+    return f"Exactly this {action.noun} was {done} before, on {iso(at)} (request {request_id})."
 
 
 def file_name(request_id: str, kind: str, revision: int) -> str:

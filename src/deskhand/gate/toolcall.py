@@ -44,6 +44,7 @@ class ToolCall(NoMail):
     may_be_permitted = True
     done = "been made"
     again = "make"
+    effect = "gives its result"
     where_to_look = "Look at that server whether it was done."
     unknown = "the call may or may not have been made, and it is not made again by itself"
     is_told_again = False

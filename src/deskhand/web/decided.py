@@ -12,7 +12,7 @@ from starlette.routing import Route
 from deskhand.app import Desk
 from deskhand.askers import describe_asker
 from deskhand.gate import decided
-from deskhand.gate.cards import WORDS, describe_kind
+from deskhand.gate.cards import WORDS, describe_kind, kind_of
 from deskhand.gate.requests import Request
 from deskhand.store import Transaction
 from deskhand.web.entry import page
@@ -94,7 +94,7 @@ def _row_of(desk: Desk, request: Request) -> _Row:
     return _Row(
         id=request.id,
         subject=action.subject,
-        what=describe_kind(decided.kind_of(request), action.reply_to_message_id),
+        what=describe_kind(kind_of(request), action.reply_to_message_id),
         to=first,
         others=len(others),
         asker=describe_asker(request.asker, request.asked_by),
