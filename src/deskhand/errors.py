@@ -91,14 +91,19 @@ class DeskError(Exception):
         self.message = message
         self.hint = hint
         self.said: str | None = None
+        """The sentence in which a server's contract refuses this, where it has one of its own."""
         self.waiting_note: str | None = None
         """Where a request of the person's waits: what the whole-desk server says instead."""
-        """The sentence in which a server's contract refuses this, where it has one of its own."""
         self.to_person: tuple[str, str] | None = None
         """Message and hint for the page and the terminal, where the others name an assistant's tools."""
         self.details: dict[str, Any] = details
         if fields:
             self.details["fields"] = [asdict(problem) for problem in fields]
+
+    @property
+    def line(self) -> str:
+        """As rows and the record keep it."""
+        return f"{self.code}: {self.message}"
 
 
 class InvalidInput(DeskError):

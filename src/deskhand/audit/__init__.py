@@ -100,7 +100,7 @@ class Entry(BaseModel):
 
 def _text_of(error: DeskError | str | None) -> str | None:
     if isinstance(error, DeskError):
-        return f"{error.code}: {error.message}"
+        return error.line
     return error
 
 

@@ -48,9 +48,8 @@ def describe_failure(request: Request, error: DeskError) -> str:
 def put_back(tx: Transaction, request: Request, error: DeskError, now: datetime) -> None:
     """It was begun and certainly did not leave: the yes stays, and it is tried again."""
     due = now + backoff(request.attempts)
-    said = f"{error.code}: {error.message}"
     note = describe_failure(request, error)
-    back = ledger.put_back(tx, request, due, error=said, note=note)
+    back = ledger.put_back(tx, request, due, error=error.line, note=note)
     if isinstance(back, Request):
         sends.give_back(tx, back)
 
@@ -61,10 +60,9 @@ async def fail(store: Store, request: Request, error: DeskError, now: datetime) 
     `request` is as it was before the try."""
     asked_for = timedelta(seconds=error.details.get("retry_after_seconds") or 0)
     due = now + max(backoff(request.attempts), asked_for)
-    said = f"{error.code}: {error.message}"
     attempts = request.attempts + 1
     note = describe_failure(request, error)
     await store.write(
-        ledger.postpone, request, due, attempts=attempts, error=said, note=note
+        ledger.postpone, request, due, attempts=attempts, error=error.line, note=note
     )
     return due

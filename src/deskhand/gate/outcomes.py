@@ -113,7 +113,7 @@ def result_of(outcome: Departure) -> tuple[Result, str | None]:
         case Limited():
             return "rate_limited", None
         case Failed(error):
-            return "error", f"{error.code}: {error.message}"
+            return "error", error.line
 
 
 def say_off(why: OffReason, consequence: str) -> str:

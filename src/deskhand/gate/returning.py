@@ -53,8 +53,7 @@ def put_before_person(
     """It was certainly not done, and waits for the person again as a new revision."""
     note = f"Not done: {error.message.rstrip('.')}. It waits for you again."
     changes = request.wait_again(note, now) | {"token": None}
-    said = f"{error.code}: {error.message}"
-    ledger.change(tx, request, request.unanswered, error=said, **changes)
+    ledger.change(tx, request, request.unanswered, error=error.line, **changes)
 
 
 async def show_again(store: Store, door: Door, request: Request) -> None:

@@ -221,9 +221,7 @@ async def _decide(
         except LeaseLost:
             raise _decided(step) from None
         except DeskError as error:
-            await held.postpone(
-                f"{error.code}: {error.message}", desk.now() + steps.backoff(0, 0.5)
-            )
+            await held.postpone(error.line, desk.now() + steps.backoff(0, 0.5))
             raise
         return held.step
 

@@ -201,7 +201,7 @@ class Orchestrator:
                 # Nothing is brought in yet, or ever; whether the account works is asked all the same.
                 await self._desk.account_mailbox(account).position()
         except DeskError as error:
-            self._health[named] = f"{error.code}: {error.message}"
+            self._health[named] = error.line
             log.warning(
                 "mailbox_unavailable", extra={"account": account, "why": error.message}
             )
@@ -401,4 +401,4 @@ class Orchestrator:
             extra={"step": step.key, "code": error.code, "why": error.message},
         )
         with suppress(LeaseLost, DeskError):
-            await held.postpone(f"{error.code}: {error.message}", again)
+            await held.postpone(error.line, again)

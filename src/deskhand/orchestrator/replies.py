@@ -120,9 +120,8 @@ async def _send_draft(desk: Desk, gmail: "MCPClient", request: Request) -> None:
     if after.state == "approved":
         # Counted from before the try: the gate has counted it too, where it came as far as that.
         again = await later.fail(desk.store, request, failure, desk.now())
-        said = f"{failure.code}: {failure.message}"
         marks = {
-            "last_error": said,
+            "last_error": failure.line,
             "attempts": request.attempts + 1,
             "next_try": iso(again),
         }
