@@ -125,7 +125,7 @@ def find_met(tx: Transaction, addresses: Sequence[str]) -> dict[str, Corresponde
     }
 
 
-def find_written_to(tx: Transaction, limit: int) -> list[str]:
+def list_written_to(tx: Transaction, limit: int) -> list[str]:
     """Addresses that the person has written to by whichever program."""
     return [
         address

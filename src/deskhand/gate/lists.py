@@ -327,5 +327,6 @@ def earlier_sends(
 
 
 def addresses_written_to(tx: Transaction, limit: int) -> list[str]:
+    """Addresses to which mails left from here."""
     sql = "SELECT DISTINCT address FROM written_to LIMIT ?"
     return [address for (address,) in tx.all(sql, limit)]

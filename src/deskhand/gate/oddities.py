@@ -113,11 +113,6 @@ def _is_outside(address: str, facts: Facts) -> bool:
     return domain_of(address) != domain_of(facts.account)
 
 
-def _few(addresses: Sequence[str]) -> str:
-    more = f" and {len(addresses) - SHOWN} more" if len(addresses) > SHOWN else ""
-    return f"{', '.join(addresses[:SHOWN])}{more}"
-
-
 def _spelling(facts: Facts) -> Reasons:
     for domain in dict.fromkeys(map(domain_of, facts.everybody)):
         yield from _spelling_of(domain, facts)
@@ -171,11 +166,11 @@ def _links(facts: Facts) -> Reasons:
     if UNREAD in hosts:
         yield "high", f"There are {UNREAD}."
     if hosts:
-        yield "medium", f"Links lead to: {_some_of(hosts, 10)}."
+        yield "medium", f"Links lead to: {_few(hosts)}."
     if masked:
         yield (
             "high",
-            f"A link shows another name before the host that it leads to: {', '.join(masked[:10])}.",
+            f"A link shows another name before the host that it leads to: {', '.join(masked[:SHOWN])}.",
         )
 
 
@@ -186,7 +181,7 @@ def _words_of(facts: Facts) -> str:
     return f"{facts.subject}\n{facts.body[:LOOKED_AT]}\n{shown}"
 
 
-def _some_of(names: list[str], most: int) -> str:
+def _few(names: Sequence[str], most: int = SHOWN) -> str:
     """The first of them, and whether there are others: a permission is only for what was named."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
@@ -211,9 +206,9 @@ def _html(facts: Facts) -> Reasons:
             "high",
             f"Its HTML may hide text by what was not understood: {'; '.join(named)}.",
         )
-    for shown, real in seen.misleading[:10]:
+    for shown, real in seen.misleading[:SHOWN]:
         yield "high", f"A link shows {shown} but leads to {real}."
-    for host in seen.forms[:10]:
+    for host in seen.forms[:SHOWN]:
         yield "high", f"A form sends what is typed into it to {host}."
 
 
@@ -225,7 +220,7 @@ def _characters(facts: Facts) -> Reasons:
 def _topic(facts: Facts) -> Reasons:
     words = sorted({found[0].casefold() for found in _DELICATE.finditer(_words_of(facts))})
     if words:
-        yield "medium", f"It speaks of money or secrets: {_some_of(words, 5)}."
+        yield "medium", f"It speaks of money or secrets: {_few(words, 5)}."
 
 
 def _attachments(facts: Facts) -> Reasons:

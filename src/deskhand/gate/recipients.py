@@ -7,11 +7,11 @@ from typing import Literal
 
 from deskhand import clock
 from deskhand.gate import lists
-from deskhand.gate.correspondents import Correspondence, find_met, find_written_to
+from deskhand.gate.correspondents import Correspondence, find_met, list_written_to
 from deskhand.mail import lookalikes
 from deskhand.store import Transaction
 
-_MOST_DOMAINS = 2000
+_MOST_WRITTEN_TO = 2000
 Badge = Literal["known", "replying", "new"]
 
 
@@ -84,15 +84,18 @@ class Acquaintance:
 def find(tx: Transaction, addresses: Iterable[str], zone: str) -> Acquaintance:
     """A few queries, however many the addresses are."""
     folded = sorted({address.casefold() for address in addresses})
-    written = {
-        *lists.addresses_written_to(tx, _MOST_DOMAINS),
-        *find_written_to(tx, _MOST_DOMAINS),
-    }
+    written = find_written_to(tx, _MOST_WRITTEN_TO)
     domains = frozenset(address.rpartition("@")[2] for address in written)
     return Acquaintance(
         lists.mails_sent_to(tx, folded),
         domains,
         zone,
         find_met(tx, folded),
-        frozenset(written),
+        written,
     )
+
+
+def find_written_to(tx: Transaction, limit: int) -> frozenset[str]:
+    """Addresses that the person has written to, from this desk or by another program; so many of each."""
+    here = lists.addresses_written_to(tx, limit)
+    return frozenset(here + list_written_to(tx, limit))

@@ -17,8 +17,7 @@ from deskhand.errors import (
     NotFound,
     Unavailable,
 )
-from deskhand.gate.correspondents import find_written_to
-from deskhand.gate.lists import addresses_written_to
+from deskhand.gate.recipients import find_written_to
 from deskhand.orchestrator.drafting import draft_new
 from deskhand.store import Transaction
 from deskhand.web.approvals import read_letter
@@ -70,11 +69,7 @@ async def _show(
 
 def _list_known(tx: Transaction) -> list[str]:
     """Addresses that the person has written to, offered as they type."""
-    known = {
-        *addresses_written_to(tx, MOST_OFFERED),
-        *find_written_to(tx, MOST_OFFERED),
-    }
-    return sorted(known)[:MOST_OFFERED]
+    return sorted(find_written_to(tx, MOST_OFFERED))[:MOST_OFFERED]
 
 
 def _name_wrong(problem: DeskError | None) -> dict[str, str]:
