@@ -190,7 +190,7 @@ async def test_a_permissions_terms_are_what_was_signed(signer: Signer) -> None:
     await signer.safe.settle()
     terms = Terms(2, signer.safe.clock.time + timedelta(days=7))
     more = replace(terms, per_day=50)
-    said = await answers.make_permitted(card.id, card.digest, terms)
+    said = await answers.make_said_to_permit(card.id, card.digest, terms)
     for other in (signer.sign("permitted", card), signer.signed(said, signer.nonce())):
         with pytest.raises(Denied, match="something else"):
             await answers.permit(card.id, card.digest, more, "person", other)

@@ -10,7 +10,7 @@ from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.gate import sends
 from deskhand.gate.actions import Mail
-from deskhand.gate.completing import sign
+from deskhand.gate.completing import add_signature
 from deskhand.gate.mailchange import ListedMail, MailChange
 from deskhand.store import Transaction
 from tests.home import Home
@@ -65,14 +65,14 @@ def test_a_text_is_signed_once_by_the_account_it_leaves_from(
     settings = load(
         home.environment | {"DESKHAND_MAIL_ACCOUNTS": json.dumps(ACCOUNTS)}
     ).settings
-    signed = sign(mail, settings)
+    signed = add_signature(mail, settings)
     listed = ListedMail(id="1", sender="x", subject="y", unread=True)
     change = MailChange(account="a@x.de", do="trash", mails=(listed,))
 
     assert signed.body == body
     assert (signed.digest == mail.digest) == (body == mail.body)
-    assert sign(signed, settings) == signed
-    assert sign(change, settings) is change
+    assert add_signature(signed, settings) == signed
+    assert add_signature(change, settings) is change
 
 
 @requirement("accounts:sender")

@@ -131,7 +131,7 @@ class Gate(Performer):
             if let := await self._let_through(fresh):
                 return await self._tell_permitted(let, asked, call)
         except DeskError as error:
-            if not isinstance(error, NotFound) or await self._is_approved(proposal):
+            if not isinstance(error, NotFound) or await self._may_tell_missing(proposal):
                 return await self._record(call, Failed(error))
             asked = nobody_asked(error)
         result: audit.Result = "waiting" if asked.waits else "rejected"
@@ -185,8 +185,8 @@ class Gate(Performer):
         note = f"It leaves at {until} under a permission of the person, unless they stop it. Do not send it again."
         return NotApproved("permitted", asked.request, note, request.id, waiting_note=note)
 
-    async def _is_approved(self, proposal: Proposal) -> bool:
-        """Whether an answer to what is not in the mailbox may be told so: who has no approval is told that first."""
+    async def _may_tell_missing(self, proposal: Proposal) -> bool:
+        """Whether it may be said that the answered mail is not there: who has no approval hears that first."""
         if not isinstance(proposal, ReplyEmail):
             return True
         return await self._door.has_approved_thread(proposal.thread_id)

@@ -231,7 +231,7 @@ def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
         created=request.created,
         expires=request.expires,
         until=until,
-        retry=_retry(request),
+        retry=_next_try(request),
         note=request.note,
         urgent=request.urgent,
         fault=request.fault,
@@ -278,7 +278,7 @@ def _standing(request: Request, now: datetime) -> tuple[CardState, datetime | No
     return request.state, None
 
 
-def _retry(request: Request) -> datetime | None:
+def _next_try(request: Request) -> datetime | None:
     has_failed = request.state == "approved" and request.error is not None
     return request.due if has_failed and not request.waits_for_limit else None
 

@@ -51,7 +51,9 @@ async def complete(
                 raise NotFound(
                     f"there is no message {message_id} in thread {proposal.thread_id}"
                 )
-            to, cc = await asyncio.to_thread(_answered, proposal, found, {account, *own})
+            to, cc = await asyncio.to_thread(
+                _address_reply, proposal, found, {account, *own}
+            )
             lines = address_lines(to, ", ".join(filter(None, (cc, proposal.cc))), "")
             subject = mime.reply_subject(found.summary.subject)
     as_text = proposal.as_text and mime.is_html(body)
@@ -65,7 +67,7 @@ async def complete(
     return in_thread(mail, found), found
 
 
-def _answered(
+def _address_reply(
     reply: ReplyEmail, mail: FullMessage, own: Collection[str]
 ) -> tuple[str, str]:
     if reply.all:
@@ -94,7 +96,7 @@ def in_thread(mail: Mail, original: FullMessage) -> Mail:
     return mail.model_copy(update=place)
 
 
-def sign(action: Action, settings: Settings) -> Action:
+def add_signature(action: Action, settings: Settings) -> Action:
     """The mail with its account's signature under it. A text that leaves as a page has none."""
     if not isinstance(action, Mail) or (mime.is_html(action.body) and not action.as_text):
         return action
@@ -105,7 +107,7 @@ def sign(action: Action, settings: Settings) -> Action:
 
 def finish(meant: Action, proposal: Proposal, settings: Settings) -> Action:
     """What was meant, exactly as it would leave: with its signature, and as HTML where that was asked for."""
-    action = sign(meant, settings)
+    action = add_signature(meant, settings)
     if isinstance(action, Mail) and isinstance(proposal, SendEmail) and proposal.html:
         return action.with_html()
     return action

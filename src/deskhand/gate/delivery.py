@@ -281,10 +281,10 @@ class Delivery:
             return NotSeen(_under_way())
         kept: list[str] = []
 
-        async def keep(later: str) -> None:
-            if not await self._store.write(ledger.keep_token, request, later):
+        async def keep(given: str) -> None:
+            if not await self._store.write(ledger.keep_token, request, given):
                 raise _under_way()
-            kept.append(later)
+            kept.append(given)
 
         try:
             with anyio.fail_after(patience):

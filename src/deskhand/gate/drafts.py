@@ -198,7 +198,7 @@ class DraftReader(Follower):
     async def _find_unused(
         self, covers: Callable[[Mapping[str, Any]], bool]
     ) -> tuple[list[RequestFile], list[RequestFile]]:
-        found = await asyncio.to_thread(self._covering, covers)
+        found = await asyncio.to_thread(self._list_covering, covers)
 
         def ask(tx: Transaction) -> tuple[list[RequestFile], list[RequestFile]]:
             written = [
@@ -209,7 +209,9 @@ class DraftReader(Follower):
 
         return await self._store.read(ask)
 
-    def _covering(self, covers: Callable[[Mapping[str, Any]], bool]) -> list[RequestFile]:
+    def _list_covering(
+        self, covers: Callable[[Mapping[str, Any]], bool]
+    ) -> list[RequestFile]:
         found, _ = self._look_into_approved()
         return [each for each in found if covers(each.properties)]
 

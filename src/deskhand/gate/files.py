@@ -59,7 +59,7 @@ def is_intact(found: RequestFile, request: Request, key: bytes) -> bool:
     """Whether the file says what the desk wrote for this revision of this request, in whatever spelling."""
     given = found.properties
     named = (given.get("digest"), given.get("revision", 1))
-    if not names(found, request) or named != (request.digest, request.revision):
+    if not is_sealed_for(found, request) or named != (request.digest, request.revision):
         return False
     status = given.get("status", "approved")
     # What was said no to, the desk marks itself: moved to Approved/ afterwards, it is a yes.
@@ -71,9 +71,14 @@ def is_intact(found: RequestFile, request: Request, key: bytes) -> bool:
     return any(hmac.compare_digest(each.encode(), seal) for each in seals)
 
 
-def names(found: RequestFile, request: Request) -> bool:
-    """Whether a sealed file is of this request; an earlier version sealed a draft by the
-    id that its mail carries."""
+def is_file_of(found: RequestFile, request: Request) -> bool:
+    """Whether it is the request's, by what it says: its draft, or sealed for it."""
+    return found.properties.get("draft_id") == request.id or is_sealed_for(found, request)
+
+
+def is_sealed_for(found: RequestFile, request: Request) -> bool:
+    """Whether it says that it was sealed for this request; an earlier version sealed a
+    draft by the id that its mail carries."""
     return found.properties.get("action_id") in (request.id, request.send_id)
 
 
@@ -278,7 +283,7 @@ def demand_open(found: RequestFile) -> None:
         )
 
 
-def digest_words(letter: Action) -> str:
+def digest_draft_words(letter: Action) -> str:
     """By what an earlier version knew a draft that somebody approved: its words, without account and thread."""
     fields = letter.model_dump(include={"to", "subject", "body", "reply_to_message_id"})
     return sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()

@@ -124,10 +124,7 @@ class Follower:
             return found.folder, found.name
         if request.place == "Approved" and found.folder != request.folder:
             # The person moved it meanwhile: that is heard first.
-            return (
-                request.folder,
-                request.file,
-            )
+            return request.folder, request.file
         if request.place == "Approved" and not self._is_unchanged(found, request):
             return found.folder, found.name  # heard as an edit at the next look
         self._mark(found, request)
@@ -269,9 +266,7 @@ class Follower:
         if folder == "Rejected":
             since = round(request.created.timestamp() * 1e9) - _SECOND
         for found in self.folders.files(folder, since):
-            if found.properties.get("draft_id") == request.id or files.names(
-                found, request
-            ):
+            if files.is_file_of(found, request):
                 return found
         return None
 

@@ -116,7 +116,10 @@ def _is_outdated(found: RequestFile, request: Request) -> bool:
         return False
     if files.is_draft(found):
         return True
-    return files.names(found, request) and files.written_revision(found) < request.revision
+    return (
+        files.is_sealed_for(found, request)
+        and files.written_revision(found) < request.revision
+    )
 
 
 def lies_in_done(request: Request, folders: Folders) -> bool:
@@ -128,4 +131,4 @@ def lies_in_done(request: Request, folders: Folders) -> bool:
     found = folders.read("Done", request.file)
     if found is None or found.properties.get("status") not in ("done", "unknown"):
         return False
-    return found.properties.get("draft_id") == request.id or files.names(found, request)
+    return files.is_file_of(found, request)

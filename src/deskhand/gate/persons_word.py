@@ -53,7 +53,9 @@ class PersonsWord:
                 hint="answer it first",
             )
         card = await self._waiting.card(request_id)
-        proven = await self._claims.prove(by, proof, _make_permitted(request, card, terms))
+        proven = await self._claims.prove(
+            by, proof, _make_said_to_permit(request, card, terms)
+        )
         return await self._permitting.make(
             request, card, terms, self._policy.answer("permitted", by, proven)
         )
@@ -83,10 +85,10 @@ class PersonsWord:
             ]
         return say_answer(signed, requests, words)
 
-    async def make_permitted(self, request_id: str, digest: str, terms: Terms) -> Said:
+    async def make_said_to_permit(self, request_id: str, digest: str, terms: Terms) -> Said:
         """What a passkey has to sign for a permission: the card that it is made from, and each of its terms."""
         request = demand_seen(await self._waiting.find(request_id), digest)
-        return _make_permitted(request, await self._waiting.card(request_id), terms)
+        return _make_said_to_permit(request, await self._waiting.card(request_id), terms)
 
     async def _answer(
         self,
@@ -104,7 +106,7 @@ class PersonsWord:
         )
 
 
-def _make_permitted(request: Request, card: Card, terms: Terms) -> Said:
+def _make_said_to_permit(request: Request, card: Card, terms: Terms) -> Said:
     agreed = (TERMS, permissions.digest_agreed(card, request.action, terms))
     return Said(word="permitted", about=((request.id, request.digest), agreed))
 

@@ -199,16 +199,16 @@ class VaultDoor(DraftReader):
                     "file": found.name,
                     "resting": "unconfirmed",
                 }
-                return await self._wish(request, _CONFIRM, **place)
+                return await self._note_wish(request, _CONFIRM, **place)
             case No() if open_:
-                request = await self._wish(request, _CONFIRM_NO)
+                request = await self._note_wish(request, _CONFIRM_NO)
             case Edited() if open_:
-                request = await self._wish(request, _RESTORED)
+                request = await self._note_wish(request, _RESTORED)
                 await self.replace(request, request)
         await self.follow(request)
         return request
 
-    async def _wish(self, request: Request, note: str, **changes: Any) -> Request:
+    async def _note_wish(self, request: Request, note: str, **changes: Any) -> Request:
         log.warning("only_a_wish", extra={"request": request.id, "why": note})
         return await self._write(
             request, ledger.change, request.state, note=note, **changes
@@ -311,7 +311,7 @@ class VaultDoor(DraftReader):
     async def _take_over(self, request: Request, changes: dict[str, Any]) -> Request:
         """A draft of an earlier version gets its thread; a yes to the words that stand there now still counts."""
         action: Action = changes["action"]
-        words = files.digest_words(action)
+        words = files.digest_draft_words(action)
         if changes["difference"] is None:
             changes |= {
                 "revision": request.revision,

@@ -12,7 +12,7 @@ from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, NoAccount, NotFound, SendFailed
 from deskhand.gate import SendingOff, later, ledger, lists, sends
 from deskhand.gate.actions import SendEmail
-from deskhand.gate.completing import complete, sign
+from deskhand.gate.completing import add_signature, complete
 from deskhand.gate.mailchange import MailChange
 from deskhand.gate.rate import limits_of
 from deskhand.gate.requests import Request, draft_file_name
@@ -86,7 +86,7 @@ async def _goes_by_server(desk: Desk, request: Request) -> bool:
         action, _ = await complete(_letter(request), desk.mailbox)
     except (NotFound, NoAccount):
         return False  # the mail that it answers is gone; the approved reply is whole without it
-    return sign(action, desk.settings).digest == request.digest
+    return add_signature(action, desk.settings).digest == request.digest
 
 
 def _letter(request: Request) -> SendEmail:

@@ -141,7 +141,7 @@ async def _read_answer(desk: Desk, form: FormData, verb: str, names: list[str]) 
         ]
     if verb == "permit":
         ((name, digest),) = about
-        return await desk.answers.make_permitted(name, digest, read_terms(form, desk))
+        return await desk.answers.make_said_to_permit(name, digest, read_terms(form, desk))
     letter = None
     if verb == "edit":
         letter = read_letter(form)
