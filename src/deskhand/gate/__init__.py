@@ -178,7 +178,7 @@ class Gate(Performer):
     async def _tell_permitted(
         self, request: Request, asked: NotApproved, call: GateCall
     ) -> Outcome:
-        """It leaves by itself when it has rested, or now."""
+        """What comes of a request that a permission let through: it leaves now, or when it has rested."""
         if request.due is not None and request.due <= self._now():
             return await self._delivery.deliver(await self.end_hold(request), call)
         until = iso(request.due or self._now())

@@ -49,7 +49,7 @@ MAIL_TYPES = {
 """What a mail is called in its request's file, and in one that the person writes by hand to release it."""
 MOST_RECIPIENTS = 50
 FURTHEST = timedelta(days=366)
-"""So far ahead a mail can be told to wait."""
+"""How far ahead a mail can be told to wait."""
 
 
 class SendEmail(BaseModel):

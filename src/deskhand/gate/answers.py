@@ -31,7 +31,7 @@ from deskhand.wording import begin_small
 
 RESPONSE = "do it this way: "
 LAST_CALL = timedelta(hours=1)
-"""So long before it expires a card that was put off comes back."""
+"""How long before it expires a card that was put off comes back."""
 
 
 class Answers(PersonsWord):

@@ -40,7 +40,7 @@ _ADDRESS = re.compile(rf"(?<!{_PART})({_PART}++)@(?=([\w.-]++))")
 _SIGNS = re.compile(r"[^\w.]")
 _THREAD = re.compile(r"thread[_-]?id\W{0,10}([\w.@+=/-]{1,300})")
 _NAMED = 1000
-"""So many people a note may name that has the words of a yes; another is not written."""
+"""How many people a note may name that has the words of a yes; one that names more is not written."""
 _THREADS = 10_000
 _LONGEST = 300
 _SIGNS_BEFORE = 8

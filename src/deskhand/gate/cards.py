@@ -32,7 +32,7 @@ TARGETS: dict[Kind, str] = {
     "unsubscribe": "host",
     "update_emails": "account",
 }
-"""What that is which an action goes to, where it is no mail."""
+"""What an action that is no mail goes to."""
 WORDS: dict[Kind, str] = {
     "send_email": "new mail",
     "reply_email": "reply",
@@ -43,7 +43,7 @@ WORDS: dict[Kind, str] = {
     "ask_person": "question",
     "draft": "drafted reply",
 }
-"""What each is called."""
+"""What the person reads for each."""
 _RULE = "rule:"
 """Before the name of the person's rule that drafted it."""
 CardState = State | Literal["snoozed"]
@@ -84,7 +84,7 @@ class Card:
     rows: tuple[tuple[str, str], ...]
     """The arguments of a call, each by its path."""
     unshown: int
-    """So many of them are too much for a card."""
+    """How many of them the card leaves out."""
     edits: tuple[TextEdit, ...]
     """What a call would change in texts."""
     attachments: tuple[Enclosure, ...]
@@ -130,12 +130,12 @@ class Card:
 
     @property
     def what(self) -> str:
-        """What it is called."""
+        """Its kind, in words."""
         return describe_kind(self.kind, self.answers)
 
     @property
     def claim(self) -> str | None:
-        """What whoever asked says why; of the person's own rule nothing has to be taken on trust."""
+        """Why it is asked for, as whoever asks says it. The person's own rule claims nothing: see `rule_says`."""
         return None if self.asked_by.startswith(_RULE) else self.reason
 
     @property
@@ -165,7 +165,7 @@ def kind_of(request: Request) -> Kind:
 
 
 def describe_kind(kind: Kind, answers: str | None) -> str:
-    """What it is called. A draft that answers nothing is a mail of its own."""
+    """A kind in words. A draft that answers nothing is a new mail."""
     if kind == "draft" and answers is None:
         return WORDS["send_email"]
     return WORDS[kind]

@@ -24,7 +24,7 @@ async def complete(
     mailbox: Mailbox,
     own: Collection[str] = (),
 ) -> tuple[Action, FullMessage | None]:
-    """What is meant, and the mail that it answers. Who gets a reply is read from that one;
+    """What is meant, and the mail that it answers, from which it is read who gets a reply.
     `own` are the aliases."""
     more: dict[str, Any] = {}
     match proposal:

@@ -17,9 +17,9 @@ _AT = "CASE WHEN state = 'expired' THEN expires ELSE COALESCE(decided, created) 
 """When it was answered; of what nobody answered when its time was over. An index has the same words."""
 _AT_ONCE = 200
 _LOOKED_AT = 2000
-"""So many rows are looked at for one page of what was searched for."""
+"""How many rows are looked at for one page of a search."""
 _NAMED = 1000
-"""So many of the newest name who asked."""
+"""From how many of the newest rows the list of who asked is made."""
 Outcome = Literal["sent", "rejected", "back", "under way", "unclear", "unsent", "expired"]
 OUTCOMES: dict[Outcome, str] = {
     "sent": "sent or done",

@@ -137,7 +137,7 @@ class Delivery:
         return outcome
 
     async def _demand_yes(self, request: Request) -> None:
-        """A yes that names another text is none to this one: it waits again, and says so."""
+        """Refuse what the person has not said yes to; it waits again, and says so."""
         policy = self._door.policy
         released = await self._store.read(policy.releases, request)
         if released and await policy.finds_whole_record(self._store):

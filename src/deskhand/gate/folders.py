@@ -180,8 +180,8 @@ class Folders:
         return self.read(folder, name)
 
     def has(self, folder: Folder) -> bool:
-        """Whether there is such a folder; who only looks makes none, because a missing one
-        says that the vault is."""
+        """Whether there is such a folder. None is made by looking: a missing folder says that the
+        vault is missing."""
         try:
             with paths.opened(self._vault, self._inside) as (opened, _):
                 return paths.on_disk(opened, folder) is not None
@@ -195,7 +195,7 @@ class Folders:
 
     @contextmanager
     def keep_open(self) -> Iterator["Folders"]:
-        """The same for who looks at many files in one go: each folder is opened once."""
+        """These folders, each opened once, for whoever looks at many files."""
         with ExitStack() as stack:
             kept = {
                 folder: stack.enter_context(self._look_into(folder))

@@ -20,7 +20,7 @@ class Conflict:
 Change = Callable[..., Request | Conflict]
 """Work that changes the row of a request, which it gets behind the transaction."""
 AHEAD = timedelta(minutes=1)
-"""So far apart the clocks of two machines may be."""
+"""How far apart the clocks of two machines may be."""
 
 
 # Reading.
@@ -51,7 +51,7 @@ def find_asked(tx: Transaction, digest: str) -> Request | None:
 
 
 def insert(tx: Transaction, request: Request) -> bool:
-    """Whether it is in; not where it is there, or the same proposal of a tool is open already."""
+    """Add the row. False where it is there already, or the same proposal of a tool is open."""
     values = [to_column(name, getattr(request, name)) for name in NAMES]
     sql = (
         f"INSERT INTO requests ({COLUMNS}) VALUES ({marks(values)}) ON CONFLICT DO NOTHING"
@@ -217,8 +217,8 @@ def is_held(request: Request, now: datetime, lease: timedelta) -> bool:
 
 
 def keep_token(tx: Transaction, request: Request, token: str) -> bool:
-    """Write down by which token it is sent now; not where the lease was lost meanwhile.
-    "Once more" is used up."""
+    """Write down by which token it is sent now, and use "once more" up. False where the lease
+    was lost meanwhile."""
     kept = change(tx, request, "sending", token=token, once_more=False)
     return isinstance(kept, Request)
 
@@ -231,7 +231,7 @@ def end_lease(tx: Transaction, request: Request, now: datetime) -> None:
 def put_back(
     tx: Transaction, request: Request, due: datetime, **changes: Any
 ) -> Request | Conflict:
-    """Certainly not sent: the yes is not spent, unless it was written by hand. Not where the lease was lost."""
+    """It was certainly not sent: the yes is not spent, unless it was written by hand."""
     changes |= {
         "lease": None,
         "token": None,

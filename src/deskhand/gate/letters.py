@@ -11,7 +11,7 @@ _BLANK_LINES = re.compile(r"\A\s*\n")
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """What a person may change before saying yes."""
+    """The words of a mail that the person may change."""
 
     to: str
     subject: str

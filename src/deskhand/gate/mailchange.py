@@ -24,7 +24,7 @@ _SAYS: dict[Doing, str] = {
 
 
 def say_change(do: Doing, label: str, count: int) -> str:
-    """What is done with so many mails, as one says what one wants."""
+    """What is done with that many mails, as a wish."""
     mails = "1 mail" if count == 1 else f"{count} mails"
     return _SAYS[do].format(mails=mails, label=label)
 

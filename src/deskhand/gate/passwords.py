@@ -20,7 +20,7 @@ DAY = timedelta(days=1)
 FIRST_WAIT = timedelta(minutes=1)
 """After five wrong passwords with answers; each further one doubles it, up to a quarter of an hour."""
 KNOWN = timedelta(days=90)
-"""For so long a place is known from which somebody signed in."""
+"""How long a place is known from which somebody signed in."""
 _COST = 2**15
 _BLOCK = 8
 _LANES = 1

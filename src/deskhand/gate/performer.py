@@ -205,7 +205,7 @@ class Performer:
         return True
 
     async def refresh_all(self, requests: Sequence[Request]) -> list[Request]:
-        """Each of them so; most often nobody touched any of their files."""
+        """`refresh` for many: most often nobody touched any of their files."""
         moved = await self._door.find_moved(requests)
         return [
             await self.refresh(each) if each.id in moved or self._is_late(each) else each

@@ -29,7 +29,7 @@ DAY = timedelta(days=1)
 LONGEST = timedelta(days=366)
 MOST_A_DAY = 50
 EQUAL_ANSWERS = 5
-"""After so many equal answers the desk proposes a permission."""
+"""After how many equal answers the desk proposes a permission."""
 LOOKED_BACK = timedelta(days=30)
 _COLUMNS = (
     "id, request_id, names, seen, per_day, made, ends, proof, evidence, closed, closed_by"

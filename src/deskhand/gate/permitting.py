@@ -22,7 +22,7 @@ from deskhand.gate.written_answers import approve, give
 from deskhand.store import Store, Transaction
 
 _MOST_ALIKE = 200
-"""So many cards are looked at for a proposal."""
+"""How many cards are looked at before a permission is proposed."""
 
 
 @dataclass(frozen=True, slots=True)

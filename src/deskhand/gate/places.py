@@ -59,7 +59,7 @@ _COMMANDS = {
 def find_touched(
     tool: str, folder: str | None, rows: tuple[tuple[str, str], ...]
 ) -> Iterator[str]:
-    """What of that the arguments of a call name; `folder` is where a program's own tool would be used."""
+    """What the arguments of a call touch, a sentence for each; `folder` is where a program's own tool would be used."""
     watched = _CLOSED if tool in _READS else _CLOSED | _STARTS
     seen: set[str] = set()
     for name, value in rows:

@@ -63,7 +63,7 @@ def say_answer(
 
 
 def digest_words(words: str | None) -> str:
-    """However a browser ends the lines."""
+    """The digest of what the person wrote; how a browser ends the lines does not count."""
     return sha256((words or "").strip().replace("\r\n", "\n").encode()).hexdigest()
 
 

@@ -96,6 +96,6 @@ def find(tx: Transaction, addresses: Iterable[str], zone: str) -> Acquaintance:
 
 
 def find_written_to(tx: Transaction, limit: int) -> frozenset[str]:
-    """Addresses that the person has written to, from this desk or by another program; so many of each."""
+    """Addresses that the person has written to, from this desk or by another program; at most `limit` of each."""
     here = lists.addresses_written_to(tx, limit)
     return frozenset(here + list_written_to(tx, limit))

@@ -64,7 +64,7 @@ LIFETIME = timedelta(days=7)
 """How long a request of a tool and the yes to it are good for."""
 
 REPEATED = timedelta(minutes=10)
-"""For so long after a send the same call is taken for the one whose answer was lost."""
+"""How long after a send the same call is taken for the one whose answer was lost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ def count_since(tx: Transaction, since: datetime) -> int:
 
 
 def count(tx: Transaction, request: Request, now: datetime) -> None:
-    """It is claimed: one more in the window of its account."""
+    """Count a claimed mail in the window of its account."""
     if request.action.counted:
         values = (request.id, clock.to_ms(now), request.action.account.casefold())
         tx.execute("INSERT INTO sends (action_id, at, account) VALUES (?, ?, ?)", *values)
@@ -82,7 +82,7 @@ def give_back(tx: Transaction, request: Request) -> None:
 def use_approval(
     tx: Transaction, request: Request, found: RequestFile, now: datetime
 ) -> bool:
-    """Write down that a hand-written approval is used; not where the same mail has used it. See `take_turns`."""
+    """Write down that a hand-written approval is used. False where the same mail has used it. See `take_turns`."""
     if was_used(tx, found):
         _demand_same_mail(tx, request, found)
         return False

@@ -28,11 +28,11 @@ from deskhand.store import Store, Transaction
 
 MOST_RISKS = 2000
 SHORTEST = 4
-"""So many characters of an id the person has to type."""
+"""How many characters of an id the person has to type."""
 _AT_ONCE = 200
 """Cards that are made at once where some of them are looked for."""
 _NAMED = 10
-"""So many ids are named where a beginning fits several."""
+"""How many ids are named where a beginning fits several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +159,8 @@ class Waiting:
         return card
 
     async def card_as_answered(self, request_id: str) -> Card:
-        """The same with what was known when the person answered; what a yes rests on is
-        `card`, which knows more."""
+        """The card of one request with the risk and the recipients as they were when the person
+        answered. A yes rests on `card`, which knows what is known now."""
         request = await self.find(request_id)
         (card,) = await self._cards_of([request])
         if request.assessed is None or request.state in ("waiting", "unknown"):
