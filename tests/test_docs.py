@@ -213,3 +213,16 @@ def test_every_file_and_folder_that_a_document_for_contributors_names_is_there()
 
     assert len(named) > 30
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@requirement("docs:links")
+def test_the_architecture_draws_every_module_of_the_gate_and_none_that_is_gone() -> None:
+    trees = re.findall(
+        r"```\n(src/deskhand/.*?)```", (ROOT / "ARCHITECTURE.md").read_text(), re.DOTALL
+    )
+    drawn = {name for tree in trees for name in re.findall(r"\b\w+\.py\b", tree)}
+    every = {path.name for path in (ROOT / "src").rglob("*.py")}
+    gate = {path.name for path in (ROOT / "src" / "deskhand" / "gate").glob("*.py")}
+
+    assert gate - drawn == set()
+    assert drawn - every == set()
