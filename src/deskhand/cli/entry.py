@@ -119,4 +119,4 @@ def _ask_password() -> str:
 
 
 def _record(desk: "Desk", action: str, details: dict[str, Any]) -> None:
-    asyncio.run(desk.record("person", action, "page", details, None, 0))
+    asyncio.run(desk.record("person", action, "page", details))

@@ -59,7 +59,7 @@ def _set(options: argparse.Namespace) -> None:
         options.id = await desk.waiting.complete_id(options.id)
         request = await desk.waiting.find(options.id)
         due = await desk.store.write(follow_ups.await_answer, request, wanted, desk.now())
-        await desk.record("person", "follow_up", options.id, {"due": due}, None, 0)
+        await desk.record("person", "follow_up", options.id, {"due": due})
         return due
 
     due = at_desk(work)
@@ -77,7 +77,7 @@ def _cancel(options: argparse.Namespace) -> None:
 
         options.id = await desk.waiting.complete_id(options.id)
         await desk.store.write(follow_ups.cancel, options.id)
-        await desk.record("person", "cancel_follow_up", options.id, {}, None, 0)
+        await desk.record("person", "cancel_follow_up", options.id, {})
 
     at_desk(work)
     tell(options, {"id": options.id}, f"you are not told of {options.id}")

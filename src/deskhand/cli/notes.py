@@ -110,9 +110,7 @@ def _append(options: argparse.Namespace) -> None:
         await desk.settle_record()
         with _viewing(desk, options):
             added = _append_to(desk, options, text)
-        await desk.record(
-            "person", "append_note", added.path, {"path": added.path}, None, 0
-        )
+        await desk.record("person", "append_note", added.path, {"path": added.path})
         return added
 
     added = at_desk(append)

@@ -59,9 +59,7 @@ def _revoke(options: argparse.Namespace) -> None:
             passkeys.revoke, desk.policy.seal, options.name, desk.now()
         )
         asyncio.run(
-            desk.record(
-                "person", "revoke_passkey", key.name, {"credential": key.id}, None, 0
-            )
+            desk.record("person", "revoke_passkey", key.name, {"credential": key.id})
         )
     print(f"{key.name} is revoked; nothing that it signs counts any more")
 
@@ -73,8 +71,6 @@ def _codes(options: argparse.Namespace) -> None:
     with opened_desk() as desk:
         codes = desk.store.write_sync(passkeys.replace_codes, desk.policy.seal, desk.now())
         asyncio.run(
-            desk.record(
-                "person", "make_recovery_codes", "terminal", {"codes": len(codes)}, None, 0
-            )
+            desk.record("person", "make_recovery_codes", "terminal", {"codes": len(codes)})
         )
     print("\n".join(codes))

@@ -190,6 +190,4 @@ class Conversations:
         if await desk.store.write(steps.become, step.key, "answered", steps.OPEN):
             await finish(desk, step, {"answered_at": iso(desk.now())})
             facts = {"done": "answered"}
-            await desk.record(
-                "orchestrator", "decide_mail", step.data.message_id, facts, None, 0
-            )
+            await desk.record("orchestrator", "decide_mail", step.data.message_id, facts)

@@ -139,9 +139,7 @@ async def _end(desk: Desk, found: Sequence[tuple[Step, Gone]]) -> None:
             ended.append(step)
             await conversations.finish(desk, step, {"left_inbox": gone})
             facts = {"done": gone}
-            await desk.record(
-                "orchestrator", "decide_mail", step.data.message_id, facts, None, 0
-            )
+            await desk.record("orchestrator", "decide_mail", step.data.message_id, facts)
     for step in ended:
         released = await desk.store.write(steps.release, step.key)
         await conversations.bring_back(desk, released)
@@ -154,6 +152,4 @@ async def _bring_back(desk: Desk, found: Sequence[Step]) -> None:
             continue
         await conversations.bring_back(desk, [step])
         facts = {"done": "back"}
-        await desk.record(
-            "orchestrator", "decide_mail", step.data.message_id, facts, None, 0
-        )
+        await desk.record("orchestrator", "decide_mail", step.data.message_id, facts)

@@ -103,7 +103,7 @@ async def answer(desk: Desk, mailbox: str, given: str) -> FirstLook:
             f"nobody asks about a mailbox {printable(mailbox)}", hint="reload the page"
         )
     await desk.record(
-        "person", "bring_in", look.address, {"answer": said, "found": look.found}, None, 0
+        "person", "bring_in", look.address, {"answer": said, "found": look.found}
     )
     return look
 

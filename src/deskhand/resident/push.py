@@ -45,9 +45,7 @@ class Browsers:
         ):
             self.told.pop(to.name, None)
             about = {"why": "the browser is gone"}
-            await self.desk.record(
-                "desk", "end_notifications", to.name[:12], about, None, 0
-            )
+            await self.desk.record("desk", "end_notifications", to.name[:12], about)
         return Reception(answer.outcome == "sent", answer.pause)
 
     async def _send(self, to: Subscription, **counts: int) -> PushAnswer:

@@ -424,7 +424,7 @@ async def call(
     if rule.do == "deny":
         refusal = Denied(f"the person's rules deny {printable(tool, 60)}", reason="denied")
         who, what, target, facts = describe_call(name, tool, arguments, text)
-        await desk.record(who, what, target, facts, refusal, 0)
+        await desk.record(who, what, target, facts, refusal)
         raise refusal
     shape = definition.get("inputSchema", {})
     asked = ToolCall(

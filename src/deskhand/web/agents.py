@@ -138,7 +138,7 @@ async def _send(request: Request, form: FormData) -> Response:
     except Denied as refused:
         return await _show(request, problem=refused, typed={"to": to, "text": text})
     sent = await to_thread.run_sync(send)
-    await desk.record("person", "send_message", to, {"id": sent}, None, 0)
+    await desk.record("person", "send_message", to, {"id": sent})
     thread = urlencode({"one": post.me(), "other": to, "done": "sent"})
     return RedirectResponse(f"/agents/thread?{thread}", 303)
 

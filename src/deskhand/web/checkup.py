@@ -94,7 +94,7 @@ async def _end(request: Request, form: FormData) -> Response:
     desk = desk_of(request)
     name = _demand_text(form, "session")
     await desk.store.write(partial(sessions.end_named, name=name))
-    await desk.record("person", "end_session", name[:12], {}, None, 0)
+    await desk.record("person", "end_session", name[:12], {})
     return RedirectResponse("/checkup?done=ended", 303)
 
 
@@ -102,7 +102,7 @@ async def _end_others(request: Request, form: FormData) -> Response:
     del form
     desk = desk_of(request)
     ended = await desk.store.write(partial(sessions.end_others, own=request.state.session))
-    await desk.record("person", "end_session", "all others", {"ended": ended}, None, 0)
+    await desk.record("person", "end_session", "all others", {"ended": ended})
     return RedirectResponse("/checkup?done=others", 303)
 
 
@@ -110,7 +110,7 @@ async def _revoke(request: Request, form: FormData) -> Response:
     desk = desk_of(request)
     name = _demand_text(form, "name")
     await desk.store.write(partial(tokens.revoke, name=name))
-    await desk.record("person", "revoke_token", name, {}, None, 0)
+    await desk.record("person", "revoke_token", name, {})
     return RedirectResponse("/checkup?done=revoked", 303)
 
 

@@ -265,7 +265,7 @@ def _act(done: Word, act: _Doing) -> Callable[[Request, FormData], Awaitable[Res
                 desk, done, before, typed
             )
         facts = {"done": done} | _name_others(before, message_id)
-        await desk.record(PERSON, "decide_mail", message_id, facts, None, 0)
+        await desk.record(PERSON, "decide_mail", message_id, facts)
         return RedirectResponse(place or _address(done, of=message_id, **following), 303)
 
     return answer
@@ -285,7 +285,7 @@ async def undo(request: Request, form: FormData, decided: Decided) -> Response:
     request.app.state.last_decision = None
     request.app.state.taken_back = decided
     facts = {"done": "undone"}
-    await desk.record(PERSON, "decide_mail", decided.message_id, facts, None, 0)
+    await desk.record(PERSON, "decide_mail", decided.message_id, facts)
     return RedirectResponse(_address("back", mail=decided.message_id), 303)
 
 
@@ -358,7 +358,7 @@ async def _bring_back(request: Request, form: FormData) -> Response:
     except (Denied, InvalidInput, NotFound) as failure:
         return await _show(request, failure, form)
     request.app.state.last_decision = None
-    await desk.record(PERSON, "decide_mail", message_id, {"done": "back"}, None, 0)
+    await desk.record(PERSON, "decide_mail", message_id, {"done": "back"})
     return RedirectResponse(_address("back", mail=message_id), 303)
 
 
@@ -448,9 +448,7 @@ async def _make_rule(request: Request, form: FormData) -> Response:
         await asyncio.to_thread(rules.add_rule, desk.settings.home, rule)
     except Denied as failure:
         return await _show_rule(request, given, failure)
-    await desk.record(
-        PERSON, "make_rule", rule.name, rule.model_dump(exclude_none=True), None, 0
-    )
+    await desk.record(PERSON, "make_rule", rule.name, rule.model_dump(exclude_none=True))
     woken = 0
     if text_in(form, "now"):
         woken = await deciding.apply_rules(desk, rule)

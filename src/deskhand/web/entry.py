@@ -375,7 +375,7 @@ async def _record(request: Request, way: Way, error: DeskError | None) -> None:
     details = {"way": way, "browser": _browser(request), "place": _came_from(request)}
     result: Result = "rejected" if error else "success"
     await desk_of(request).record(
-        "person", "sign_in", "page", details, error, 0, result=result
+        "person", "sign_in", "page", details, error, result=result
     )
 
 
@@ -383,7 +383,7 @@ async def _leave(request: Request, form: FormData) -> Response:
     del form
     desk = desk_of(request)
     await desk.store.write(partial(sessions.end, key=request.state.session.key))
-    await desk.record("person", "sign_out", "page", {}, None, 0)
+    await desk.record("person", "sign_out", "page", {})
     answer = RedirectResponse("/enter", 303)
     answer.delete_cookie(cookie_name(request), **_cookie_limits(request))
     return answer

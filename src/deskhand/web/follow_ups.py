@@ -85,7 +85,7 @@ async def _set(request: Request, form: FormData) -> Response:
     due = await desk.store.write(
         follow_ups.await_answer, await desk.waiting.find(name), wanted, desk.now()
     )
-    await desk.record("person", "follow_up", name, {"due": due}, None, 0)
+    await desk.record("person", "follow_up", name, {"due": due})
     return RedirectResponse(f"/approvals/{name}", 303)
 
 
@@ -94,5 +94,5 @@ async def _cancel(request: Request, form: FormData) -> Response:
     name = text_in(form, "request")
     await demand_person(request, form)
     await desk.store.write(follow_ups.cancel, name)
-    await desk.record("person", "cancel_follow_up", name, {}, None, 0)
+    await desk.record("person", "cancel_follow_up", name, {})
     return RedirectResponse("/follow-ups?done=cancelled", 303)

@@ -327,7 +327,7 @@ async def _reply(request: Request, form: FormData) -> Response:
         draft = await deciding.reply_to_any(desk, message_id, text, to_all=to_all)
     except (Denied, InvalidInput) as failure:
         return await _show_message(request, message_id, failure, form)
-    await desk.record(PERSON, "reply_to_mail", message_id, {"draft": draft}, None, 0)
+    await desk.record(PERSON, "reply_to_mail", message_id, {"draft": draft})
     return RedirectResponse(f"/approvals/{draft}", 303)
 
 
@@ -505,7 +505,7 @@ async def _do(desk: Desk, change: Deed, ids: Sequence[str]) -> int:
     done = [each for each in ids if (split(each)[0] or own) not in failed]
     await elsewhere.heed(desk, done, change)
     facts = {"do": change.do, "label": change.label, "mails": count}
-    await desk.record(PERSON, "update_emails", f"{count} mails", facts, partly, 0)
+    await desk.record(PERSON, "update_emails", f"{count} mails", facts, partly)
     if partly is not None:
         raise partly
     return count

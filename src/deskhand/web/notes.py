@@ -151,7 +151,7 @@ async def _tick(request: Request, form: FormData) -> Response:
     carried = desk.vaults.carry(name, note.path)
     facts = {"path": carried, "line": line + 1}
     done = "untick" if now == " " else "tick"
-    await desk.record(PERSON, f"{done}_checkbox", carried, facts, None, 0)
+    await desk.record(PERSON, f"{done}_checkbox", carried, facts)
     return RedirectResponse(f"{markdown.note_address(carried)}&done={done}#box-{line}", 303)
 
 

@@ -223,7 +223,7 @@ async def _answer(request: Request, form: FormData) -> Response:
     if text_in(form, "answer") != "allow":
         no = OAuthRefusal("access_denied", "the person said no")
         await desk.record(
-            "person", "connect_client", allowed.name, about, no, 0, result="rejected"
+            "person", "connect_client", allowed.name, about, no, result="rejected"
         )
         return asked.refuse(no)
     chosen = _choose(allowed, form)
@@ -242,8 +242,6 @@ async def _answer(request: Request, form: FormData) -> Response:
         "connect_client",
         allowed.name,
         about | {"scopes": " ".join(chosen)},
-        None,
-        0,
     )
     return asked.send_back(code=code)
 
@@ -459,7 +457,7 @@ async def _give_tokens(request: Request) -> Response:
     if isinstance(issued, Ended):
         if issued.name is not None:
             about = {"client_id": client_id, "reason": "a secret of it was shown twice"}
-            await desk.record("desk", "revoke_token", issued.name, about, None, 0)
+            await desk.record("desk", "revoke_token", issued.name, about)
         raise issued.refusal
     return JSONResponse(
         {
@@ -480,7 +478,7 @@ async def _revoke(request: Request) -> Response:
     ended = await desk.store.write(grants.revoke, client_id, _demand(given, "token"))
     if ended is not None:
         about = {"client_id": client_id, "reason": "the client gave it back"}
-        await desk.record("desk", "revoke_token", ended.name, about, None, 0)
+        await desk.record("desk", "revoke_token", ended.name, about)
     return Response(status_code=200)
 
 

@@ -55,5 +55,5 @@ async def pair(desk: Desk, by: str) -> Pairing:
         )
     key = await desk.store.write(partial(sessions.invite, now=desk.now(), way="pairing"))
     minutes = round(sessions.LINK_LIVES["pairing"].total_seconds() / 60)
-    await desk.record("person", "make_pairing_code", by, {"minutes": minutes}, None, 0)
+    await desk.record("person", "make_pairing_code", by, {"minutes": minutes})
     return Pairing(f"{origin}/pair/{key}", minutes)

@@ -248,7 +248,7 @@ async def _add(request: Request, form: FormData) -> Response:
     except DeskError as error:
         return await _refuse(request, error)
     await desk.record(
-        "person", "add_passkey", key.name, {"credential": key.id, "host": key.host}, None, 0
+        "person", "add_passkey", key.name, {"credential": key.id, "host": key.host}
     )
     if await desk.store.read(passkeys.count_codes):
         return RedirectResponse("/passkeys", 303)
@@ -264,7 +264,7 @@ async def _revoke(request: Request, form: FormData) -> Response:
         )
     except DeskError as error:
         return await _refuse(request, error)
-    await desk.record("person", "revoke_passkey", key.name, {"credential": key.id}, None, 0)
+    await desk.record("person", "revoke_passkey", key.name, {"credential": key.id})
     return RedirectResponse("/passkeys?done=revoked", 303)
 
 
@@ -279,9 +279,7 @@ async def _make_codes(request: Request, form: FormData) -> Response:
 async def _show_new_codes(request: Request) -> Response:
     desk = desk_of(request)
     codes = await desk.store.write(passkeys.replace_codes, desk.policy.seal, desk.now())
-    await desk.record(
-        "person", "make_recovery_codes", "page", {"codes": len(codes)}, None, 0
-    )
+    await desk.record("person", "make_recovery_codes", "page", {"codes": len(codes)})
     return await _list(request, codes=codes)
 
 

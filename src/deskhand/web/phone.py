@@ -107,7 +107,7 @@ async def _subscribe(request: Request, form: FormData) -> Response:
     except DeskError as error:
         return await _show(request, problem=error)
     about = {"browser": given.browser, "name": given.name}
-    await desk.record("person", "begin_notifications", given.name[:12], about, None, 0)
+    await desk.record("person", "begin_notifications", given.name[:12], about)
     return RedirectResponse("/phone?done=told", 303)
 
 
@@ -124,7 +124,7 @@ async def _renew(request: Request) -> Response:
     await _demand_reachable(desk, after)
     if await desk.store.write(subscriptions.renew, before, after):
         about = {"browser": after.browser, "before": before.name[:12], "name": after.name}
-        await desk.record("person", "renew_notifications", after.name[:12], about, None, 0)
+        await desk.record("person", "renew_notifications", after.name[:12], about)
     return Response(status_code=204)
 
 
@@ -170,7 +170,7 @@ async def _end(request: Request, form: FormData) -> Response:
     except DeskError as error:
         return await _show(request, problem=error)
     if await desk.store.write(partial(subscriptions.end, name=name)):
-        await desk.record("person", "end_notifications", name[:12], {}, None, 0)
+        await desk.record("person", "end_notifications", name[:12], {})
     return RedirectResponse("/phone?done=ended", 303)
 
 

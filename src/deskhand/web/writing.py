@@ -99,5 +99,5 @@ async def _open_draft(desk: Desk, form: FormData) -> str:
     letter = read_letter(form)
     account = text_in(form, "account")
     draft = await draft_new(desk, letter, account, text_in(form, "form"))
-    await desk.record(PERSON, "write_mail", letter.to, {"draft": draft}, None, 0)
+    await desk.record(PERSON, "write_mail", letter.to, {"draft": draft})
     return draft
