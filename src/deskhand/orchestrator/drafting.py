@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from deskhand.app import Desk
+from deskhand.askers import PERSON
 from deskhand.errors import FieldProblem, InvalidInput, printable
 from deskhand.gate import ledger
 from deskhand.gate.actions import Mail, address_lines, demand_sendable
@@ -29,7 +30,7 @@ async def draft_new(desk: Desk, letter: Letter, account: str, form: str) -> str:
     mail = await asyncio.to_thread(_write, desk, letter, own)
     name = fingerprint(f"{form or uuid.uuid4().hex} {mail.digest}")
     draft = open_draft(f"{DRAFT_PREFIX}{name}", mail, fingerprint(name), desk.now())
-    draft = replace(draft, reason="You wrote this mail.", asked_by="person")
+    draft = replace(draft, reason="You wrote this mail.", asked_by=PERSON)
     await _put_up(desk, draft, mail.everybody)
     return draft.id
 
@@ -95,7 +96,7 @@ async def draft_reply(desk: Desk, message_id: str, text: str, *, to_all: bool) -
     draft = replace(
         open_draft(draft_id, action, fingerprint(draft_id), desk.now()),
         reason="You wrote this reply.",
-        asked_by="person",
+        asked_by=PERSON,
         sender=sender(mail),
         participants=participants_of(mail),
         warnings=mails.find_warnings(mail, written),

@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from deskhand import unseen
 from deskhand.app import Desk
+from deskhand.askers import PERSON
 from deskhand.errors import Changed, Denied, DeskError, InvalidInput, NotFound
 from deskhand.gate.cards import WORDS, Card, CardFilter, Original
 from deskhand.gate.claims import Claim
@@ -40,7 +41,6 @@ from deskhand.web.request import desk_of, number_in
 from deskhand.web.snoozing import read_until, words_in
 from deskhand.web.visible import lines
 
-PERSON = "person"
 _SAID = {
     "approved": "Approved.",
     "rejected": "Rejected. Nothing leaves; whoever asked is told so.",

@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from deskhand import clock
 from deskhand.app import Desk
+from deskhand.askers import PERSON
 from deskhand.errors import (
     AuthRequired,
     BadConfig,
@@ -53,7 +54,6 @@ from deskhand.web.request import desk_of, done_in, number_in, text_in
 from deskhand.web.unavailable import or_unavailable
 
 PAGE = 25
-PERSON = "person"
 _SILENT = (Unavailable, AuthRequired, BadConfig)
 """A mail account that has gone or does not answer."""
 _RULE_FIELDS = ("sender", "domain", "list_id", "subject")

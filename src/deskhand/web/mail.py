@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from deskhand.app import Desk
+from deskhand.askers import PERSON
 from deskhand.errors import (
     Denied,
     DeskError,
@@ -58,7 +59,6 @@ LATE = timedelta(minutes=10)
 """A mail that took no longer arrived when it says so."""
 MANY = 50
 MOST_CHANGED = 1000
-PERSON = "person"
 UNDO = Said(word="undo a change of mails")
 SAID: dict[Doing, str] = {
     "read": "marked as read",

@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from deskhand.app import Desk
+from deskhand.askers import PERSON
 from deskhand.clock import local, natural_end
 from deskhand.errors import Denied, DeskError, FieldProblem, InvalidInput
 from deskhand.gate.cards import Card
@@ -23,7 +24,6 @@ from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, text_in
 from deskhand.web.times import shown_time
 
-PERSON = "person"
 USUAL = timedelta(days=30)
 SHOWN = 10
 """Of the cards that a proposed permission would have let through."""

@@ -8,6 +8,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from deskhand.app import Desk
+from deskhand.askers import PERSON
 from deskhand.errors import (
     AuthRequired,
     BadConfig,
@@ -27,7 +28,6 @@ from deskhand.web.render import render
 from deskhand.web.request import desk_of, text_in
 from deskhand.web.unavailable import or_unavailable
 
-PERSON = "person"
 MOST_OFFERED = 200
 _REFUSED = (Denied, InvalidInput, NotFound)
 _SILENT = (Unavailable, AuthRequired, BadConfig)
