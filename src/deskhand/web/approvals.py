@@ -37,7 +37,7 @@ from deskhand.web.entry import effect, page
 from deskhand.web.events import FIRST, events, state, word
 from deskhand.web.proving import claim_in
 from deskhand.web.render import render
-from deskhand.web.request import desk_of, number_in
+from deskhand.web.request import desk_of, number_in, read_number, text_in
 from deskhand.web.snoozing import read_until, words_in
 from deskhand.web.visible import lines
 
@@ -382,16 +382,14 @@ async def _go_to_next(request: Request, answered: Card, done: str) -> Response:
 
 
 async def _undo_last(request: Request, form: FormData) -> Response:
-    at = _text(form, "at")
-    if not (at.isascii() and at.isdigit() and len(at) < 16):
+    at = read_number(text_in(form, "at"), digits=15)
+    if at is None:
         raise InvalidInput(
             "the form does not name what is undone", hint="reload the page and try again"
         )
     if decided := decide.find_decided(request, form):
         return await decide.undo(request, form, decided)
-    cards = await desk_of(request).answers.undo_last(
-        int(at), PERSON, claim_in(request, form)
-    )
+    cards = await desk_of(request).answers.undo_last(at, PERSON, claim_in(request, form))
     if len(cards) == 1:
         return RedirectResponse(f"/approvals/{cards[0].id}?done=undone", 303)
     return RedirectResponse("/?done=undone", 303)
@@ -425,12 +423,12 @@ async def _undo(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Card:
 
 async def _reject(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Card:
     return await desk.answers.reject(
-        *card, _text(form, "reason").strip() or None, PERSON, claim
+        *card, text_in(form, "reason").strip() or None, PERSON, claim
     )
 
 
 async def _respond(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Card:
-    words = _text(form, "words").strip()
+    words = text_in(form, "words").strip()
     if not words:
         raise InvalidInput(
             "Say how it should be done: the words were empty, and nothing was answered."
@@ -469,9 +467,9 @@ async def _edit(request: Request) -> Response:
 
 def read_letter(form: FormData) -> Letter:
     # A browser sends each line of a text field with CR LF, whatever it showed.
-    body = _text(form, "body").replace("\r\n", "\n")
-    to, cc, bcc = (_text(form, name).strip() for name in ("to", "cc", "bcc"))
-    return Letter(to, _text(form, "subject"), body, cc, bcc)
+    body = text_in(form, "body").replace("\r\n", "\n")
+    to, cc, bcc = (text_in(form, name).strip() for name in ("to", "cc", "bcc"))
+    return Letter(to, text_in(form, "subject"), body, cc, bcc)
 
 
 async def _approve_edited(request: Request, form: FormData) -> Response:
@@ -564,11 +562,6 @@ async def _approve_all(request: Request, form: FormData) -> Response:
 
 def _digest(form: FormData) -> str:
     """What the person saw; a form that does not say it answers nothing, rather than whatever is there."""
-    if not (given := _text(form, "digest")):
+    if not (given := text_in(form, "digest")):
         raise Changed("the form does not name what was shown")
     return given
-
-
-def _text(form: FormData, name: str) -> str:
-    given = form.get(name)
-    return given if isinstance(given, str) else ""

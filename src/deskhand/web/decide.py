@@ -21,13 +21,10 @@ from deskhand import clock
 from deskhand.app import Desk
 from deskhand.askers import PERSON
 from deskhand.errors import (
-    AuthRequired,
-    BadConfig,
     Denied,
     DeskError,
     InvalidInput,
     NotFound,
-    Unavailable,
 )
 from deskhand.mail import FullMessage
 from deskhand.orchestrator import (
@@ -51,11 +48,9 @@ from deskhand.web.entry import effect, page
 from deskhand.web.proving import demand_person
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, number_in, text_in
-from deskhand.web.unavailable import or_unavailable
+from deskhand.web.unavailable import SILENT, or_unavailable
 
 PAGE = 25
-_SILENT = (Unavailable, AuthRequired, BadConfig)
-"""A mail account that has gone or does not answer."""
 _RULE_FIELDS = ("sender", "domain", "list_id", "subject")
 _SHOWN = 25
 _NAMED = 5
@@ -103,7 +98,7 @@ async def _show(
     chosen = None
     try:
         chosen = await _choose(desk, named, listed)
-    except _SILENT as failure:
+    except SILENT as failure:
         problem = problem or failure
     opened = await _open(desk, chosen) if chosen else {"mail": None}
     moment = partial(times.moment, now=now, zone=desk.settings.timezone)
@@ -257,7 +252,7 @@ def _act(done: Word, act: _Doing) -> Callable[[Request, FormData], Awaitable[Res
             await deciding.demand_shown(desk, message_id, text_in(form, "seen"))
             before = await undeciding.look_before(desk, message_id)
             place = await act(desk, message_id, form)
-        except (Denied, InvalidInput, NotFound, *_SILENT) as failure:
+        except (Denied, InvalidInput, NotFound, *SILENT) as failure:
             return await _show(request, failure, form)
         if before is not None:
             typed = {name: text_in(form, name) for name in ("text", "to")}
@@ -318,7 +313,7 @@ async def _find_next(desk: Desk, message_id: str) -> dict[str, str]:
     """The mail that follows this one in the list, as the address names it."""
     left = await desk.store.read(steps.list_left, desk.now(), steps.MOST_LEFT)
     keys = [step.key for step in left]
-    with suppress(*_SILENT):
+    with suppress(*SILENT):
         key = f"mail:{await key_of(desk, message_id)}"
         if key in keys[:-1]:
             return {"mail": await find_id(desk, left[keys.index(key) + 1])}
@@ -411,7 +406,7 @@ async def _show_rule(
 
 async def _find_behind(desk: Desk, message_id: str) -> list[Step]:
     """The mails that wait behind the one from which a rule is made."""
-    with suppress(NotFound, *_SILENT):
+    with suppress(NotFound, *SILENT):
         key = f"mail:{await key_of(desk, message_id)}"
         return await desk.store.read(steps.list_behind, key)
     return []

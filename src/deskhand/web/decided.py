@@ -17,7 +17,7 @@ from deskhand.gate.requests import Request
 from deskhand.store import Transaction
 from deskhand.web.entry import page
 from deskhand.web.render import render
-from deskhand.web.request import desk_of, next_page
+from deskhand.web.request import desk_of, next_page, read_number
 from deskhand.web.times import shown_time
 from deskhand.wording import name_state
 
@@ -83,8 +83,9 @@ def _collect(
 def _read_place(text: str) -> decided.Place | None:
     """Where the page before this one ended; None where the address does not say it."""
     at, dash, name = text.partition("-")
-    if dash and at.isascii() and at.isdigit() and len(at) <= 15:
-        return int(at), name[:100]
+    when = read_number(at, digits=15)
+    if dash and when is not None:
+        return when, name[:100]
     return None
 
 

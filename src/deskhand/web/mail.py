@@ -189,6 +189,7 @@ _BULK = (
     ("untrash", "Out of the trash"),
 )
 _FLAGS = frozenset({"read", "unread", "star", "unstar"})
+"""These leave a mail in its list; after the others it is no longer there."""
 
 
 def _list_bulk(
@@ -457,14 +458,10 @@ async def _carry_out(
     return RedirectResponse(_address(form, change.do, count), 303)
 
 
-_ITS_OWN = frozenset({"read", "unread", "star", "unstar"})
-"""After these a mail that is open stays open; after the others it is no longer in its list."""
-
-
 def _address(form: FormData, do: Doing, count: int) -> str:
     """Where the form was: the page of one mail, or the list that it was in."""
     shown = urlencode({**_place(form), "done": do, "count": count})
-    if (mail := text_in(form, "on")) and do in _ITS_OWN:
+    if (mail := text_in(form, "on")) and do in _FLAGS:
         return f"/mail/{quote(mail)}?{shown}"
     return f"/mail?{shown}"
 

@@ -21,7 +21,7 @@ from deskhand.gate.permitting import Standing, describe
 from deskhand.web.entry import effect, page
 from deskhand.web.proving import claim_in
 from deskhand.web.render import render
-from deskhand.web.request import desk_of, done_in, text_in
+from deskhand.web.request import desk_of, done_in, read_number, text_in
 from deskhand.web.times import shown_time
 
 USUAL = timedelta(days=30)
@@ -107,9 +107,10 @@ async def _permit(request: Request, form: FormData) -> Response:
 
 
 def read_terms(form: FormData, desk: Desk) -> Terms:
-    often = text_in(form, "per_day").strip()
-    if not (often.isascii() and often.isdigit() and len(often) <= 4):
-        problem = FieldProblem("per_day", "is no number", often[:20], f"1 to {MOST_A_DAY}")
+    given = text_in(form, "per_day").strip()
+    often = read_number(given, digits=4)
+    if often is None:
+        problem = FieldProblem("per_day", "is no number", given[:20], f"1 to {MOST_A_DAY}")
         raise InvalidInput("say how often a day", fields=[problem])
     given = text_in(form, "ends").strip()
     try:
@@ -118,7 +119,7 @@ def read_terms(form: FormData, desk: Desk) -> Terms:
         problem = FieldProblem("ends", "is no date", given[:20], "2027-01-31")
         raise InvalidInput("say until which day", fields=[problem]) from None
     midnight = datetime.combine(day, datetime.min.time(), ZoneInfo(desk.settings.timezone))
-    return Terms(int(often), midnight)
+    return Terms(often, midnight)
 
 
 async def _revoke(request: Request, form: FormData) -> Response:

@@ -26,9 +26,13 @@ def desk_of(request: Request) -> Desk:
 
 def number_in(request: Request, name: str, *, digits: int) -> int | None:
     """A number of the address; None where it is missing, longer, or something else."""
-    given = request.query_params.get(name, "")
-    if given.isascii() and given.isdigit() and len(given) <= digits:
-        return int(given)
+    return read_number(request.query_params.get(name, ""), digits=digits)
+
+
+def read_number(text: str, *, digits: int) -> int | None:
+    """The number; None where the text is empty, longer, or something else."""
+    if text.isascii() and text.isdigit() and len(text) <= digits:
+        return int(text)
     return None
 
 

@@ -10,13 +10,10 @@ from starlette.routing import Route
 from deskhand.app import Desk
 from deskhand.askers import PERSON
 from deskhand.errors import (
-    AuthRequired,
-    BadConfig,
     Denied,
     DeskError,
     InvalidInput,
     NotFound,
-    Unavailable,
 )
 from deskhand.gate.recipients import find_written_to
 from deskhand.orchestrator.drafting import draft_new
@@ -26,12 +23,9 @@ from deskhand.web.entry import effect, page
 from deskhand.web.proving import demand_person
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, text_in
-from deskhand.web.unavailable import or_unavailable
+from deskhand.web.unavailable import SILENT, or_unavailable
 
 MOST_OFFERED = 200
-_REFUSED = (Denied, InvalidInput, NotFound)
-_SILENT = (Unavailable, AuthRequired, BadConfig)
-"""The account from which it should leave has gone or does not answer; what was typed stays."""
 
 
 def routes() -> list[Route]:
@@ -90,7 +84,7 @@ async def _draft(request: Request, form: FormData) -> Response:
     try:
         await demand_person(request, form)
         draft = await _open_draft(desk, form)
-    except (*_REFUSED, *_SILENT) as failure:
+    except (Denied, InvalidInput, NotFound, *SILENT) as failure:
         return await _show(request, failure, form)
     return RedirectResponse(f"/approvals/{draft}", 303)
 
