@@ -8,15 +8,8 @@ from datetime import datetime
 from deskhand.cli.command import one_line, plain, say_time
 from deskhand.cli.editing import write_letter
 from deskhand.errors import InvalidInput
-from deskhand.gate.cards import TARGETS, Card, Kind, Original
+from deskhand.gate.cards import TARGETS, Card, Original
 from deskhand.gate.links import read_html
-
-_ACTS: dict[Kind, str] = {
-    "update_emails": "is done",
-    "call_tool": "counts",
-    "ask_person": "counts",
-}
-"""What comes of a yes when its hold ends, where nothing leaves."""
 
 
 def ask_for_yes(card: Card, hold: float, original: Original | None = None) -> bool:
@@ -24,8 +17,7 @@ def ask_for_yes(card: Card, hold: float, original: Original | None = None) -> bo
     show_card(card, original)
     if not _confirm(card):
         return False
-    acts = _ACTS.get(card.kind, "leaves")
-    _count_down(hold, acts)
+    _count_down(hold, card.acts)
     return True
 
 

@@ -44,6 +44,12 @@ WORDS: dict[Kind, str] = {
     "draft": "drafted reply",
 }
 """What the person reads for each."""
+ACTS: dict[Kind, str] = {
+    "update_emails": "is done",
+    "call_tool": "counts",
+    "ask_person": "counts",
+}
+"""What comes of a yes when its hold ends, where nothing leaves."""
 _RULE = "rule:"
 """Before the name of the person's rule that drafted it."""
 CardState = State | Literal["snoozed"]
@@ -132,6 +138,11 @@ class Card:
     def what(self) -> str:
         """Its kind, in words."""
         return describe_kind(self.kind, self.answers)
+
+    @property
+    def acts(self) -> str:
+        """What it does when its hold ends."""
+        return ACTS.get(self.kind, "leaves")
 
     @property
     def claim(self) -> str | None:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from deskhand import clock
+from deskhand.gate.cards import ACTS
+from deskhand.gate.question import Question
 from deskhand.gate.undo import LastAnswer
 from deskhand.orchestrator.undeciding import Decided
 
@@ -16,7 +18,7 @@ class Undoable:
     at: int
     """By which the answer is named."""
     seconds: float
-    """For so long it can be undone."""
+    """How long it can still be undone."""
     card: str | None = None
     """The one card that was answered."""
 
@@ -42,12 +44,9 @@ def describe_last(last: LastAnswer, now: datetime, zone: str) -> Undoable:
     match last.word:
         case "held" if several:
             said = f"{len(last.requests)} approved."
-        case "held" if first.action.kind == "update_emails":
-            said = "Approved. It is done in a moment."
-        case "held" if first.action.kind == "ask_person":
-            said = "Answered with yes. It counts in a moment."
-        case "held" if first.action.kind == "call_tool":
-            said = "Approved. It counts in a moment."
+        case "held" if acts := ACTS.get(first.action.kind):
+            yes = "Answered with yes" if isinstance(first.action, Question) else "Approved"
+            said = f"{yes}. It {acts} in a moment."
         case "held" if first.is_early(now) and first.due is not None:
             said = f"Approved. It leaves {clock.natural(first.due, now, zone)}."
         case "snoozed" if first.snoozed is not None:
