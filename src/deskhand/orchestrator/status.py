@@ -107,7 +107,6 @@ async def facts(desk: Desk) -> Status:
     now = desk.now()
     folders = {folder: len(files.names(root, folder)) for folder in WORKFLOW}
     waiting, _ = await desk.waiting.requests(limit=SHOWN, snoozed=False)
-    waiting_total = len(await desk.waiting.ids())
     counts = await desk.waiting.counts()
     idle = {each.path: each.why for each in await list_idle(desk)}
 
@@ -126,7 +125,7 @@ async def facts(desk: Desk) -> Status:
                 for request in waiting
                 if request.state in ("waiting", "unknown")
             ],
-            waiting_total=waiting_total,
+            waiting_total=counts.waiting,
             to_decide=steps.count_left(tx, now),
             unread_messages=messages,
             held=counts.held,
