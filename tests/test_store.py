@@ -422,7 +422,8 @@ async def test_the_mails_of_a_mailbox_that_wait_are_listed_in_turns_and_end_once
 
     def work(tx: Transaction) -> None:
         for name in ("a:1", "a:2", "a:3", "ab:1", "a_:1"):
-            steps.add(tx, name, steps.MailFacts(message_id=name, sender="x"), now)
+            facts = steps.MailFacts(message_id=name, sender="x")
+            steps.add(tx, f"mail:{name}", facts, now)
         tx.execute("UPDATE steps SET state = 'needs_info', due = NULL")
         for key in ("mail:a:1", "mail:a:2"):
             steps.place(tx, key, steps.Placing("t", now, ("x",), in_inbox=True))

@@ -63,7 +63,7 @@ def fill(tx: Transaction, now: Any) -> None:
         assert ledger.insert(tx, made)
     for number, state in enumerate(get_args(steps.State)):
         facts = steps.MailFacts(message_id=f"{number}", note=f"note {number}")
-        assert steps.add(tx, f"local:{number}", facts, now)
+        assert steps.add(tx, steps.name_key("local", f"{number}"), facts, now)
         change = "UPDATE steps SET state = ?, due = NULL, error = ? WHERE key = ?"
         tx.execute(change, state, NOT_DONE, f"mail:local:{number}")
     actors = ["person", *wording._ACTORS, "rule:lists", "desk"]

@@ -40,7 +40,7 @@ LONGEST_WORDS = 2000
 
 async def find(desk: Desk, message_id: str) -> Step:
     """The step of a mail that the person may decide; Denied where it was decided."""
-    step = await desk.store.read(steps.find, f"mail:{await key_of(desk, message_id)}")
+    step = await desk.store.read(steps.find, await key_of(desk, message_id))
     if step is None:
         raise NotFound(f"no mail {printable(message_id)} waits for your decision")
     if step.state not in steps.OPEN:
@@ -49,8 +49,9 @@ async def find(desk: Desk, message_id: str) -> Step:
 
 
 async def find_open(desk: Desk, message_id: str) -> Step:
-    """The same; for a mail behind a newer one of its conversation that newer one."""
-    key = f"mail:{await key_of(desk, message_id)}"
+    """The step that the person may decide for this mail: its own, or that of the newer
+    mail of its conversation behind which it waits."""
+    key = await key_of(desk, message_id)
     newer = await desk.store.read(steps.find_in_front, key)
     if newer is not None and newer.state in steps.OPEN:
         return newer
@@ -108,7 +109,7 @@ def _read_addressees(mail: FullMessage, own: set[str]) -> tuple[str, list[str]] 
 
 async def demand_shown(desk: Desk, message_id: str, seen: str) -> None:
     """Refuse to decide about a mail behind which others wait than the person was shown."""
-    key = f"mail:{await key_of(desk, message_id)}"
+    key = await key_of(desk, message_id)
     _demand_same(await desk.store.read(steps.list_behind, key), seen)
 
 

@@ -117,7 +117,7 @@ async def heed(desk: Desk, ids: Iterable[str], change: Deed) -> None:
     keys = []
     for message_id in ids:
         with suppress(NoAccount):
-            keys.append(f"mail:{await watcher.key_of(desk, message_id)}")
+            keys.append(await watcher.key_of(desk, message_id))
     found = await desk.store.read(_find_all, keys)
     if change.do == "trash":
         await _end(desk, [(step, "trashed") for step in found])

@@ -88,7 +88,7 @@ async def advance(desk: Desk, by: Triage, held: Held) -> None:
 async def _was_decided_by_note(desk: Desk, step: Step, mail: FullMessage) -> bool:
     """Whether a note named this mail by its Message-ID header while the mailbox had no such mail."""
     header = mail.message_id.strip("<>")
-    key = f"mail:{watcher.mailbox_of(step)}:{header}"
+    key = steps.name_key(watcher.mailbox_of(step), header)
     found = await desk.store.read(steps.find, key) if header else None
     return found is not None and found.key != step.key
 

@@ -238,7 +238,7 @@ class PendingNotes:
 def _read_step(tx: Transaction, key: str, message_id: str) -> Step | None:
     """The step of a mail, also of one that was answered and is no longer in the mailbox."""
     answered = lists.find_answered(tx, message_id) if "@" in message_id else None
-    return steps.find(tx, answered or f"mail:{key}")
+    return steps.find(tx, answered or key)
 
 
 # From a step to its mail.

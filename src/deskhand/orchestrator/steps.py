@@ -102,13 +102,18 @@ class Step:
     created: int
 
 
-def add(tx: Transaction, name: str, data: MailFacts, now: datetime) -> bool:
+def name_key(mailbox: str, mail: str) -> str:
+    """The key of a mail's step, by the mailbox that has it and the id that it has there."""
+    return f"mail:{mailbox}:{mail}"
+
+
+def add(tx: Transaction, key: str, data: MailFacts, now: datetime) -> bool:
     """Whether the mail is new: there is one step for each, and never a second one."""
     moment = clock.to_ms(now)
     done = tx.execute(
         f"INSERT INTO steps (kind, {_COLUMNS}) VALUES ('mail', ?, 'arrived', ?, ?, 0, 0, 0, NULL, ?)"
         " ON CONFLICT DO NOTHING",
-        *(f"mail:{name}", data.model_dump_json(), moment, moment),
+        *(key, data.model_dump_json(), moment, moment),
     )
     return done == 1
 
@@ -365,7 +370,7 @@ def list_open_in(
 
 def list_in_mailbox(tx: Transaction, mailbox: str, after: str, limit: int) -> list[Step]:
     """By their keys, the mails of a mailbox that are open, or behind one that is."""
-    start = f"mail:{mailbox}:"
+    start = name_key(mailbox, "")
     opened = f"state IN ({marks(OPEN)}) AND due IS NULL"
     sql = (
         f"SELECT {_COLUMNS} FROM steps WHERE kind = 'mail' AND key > ? AND substr(key, 1, ?) = ?"

@@ -67,7 +67,7 @@ class Decided:
 
 async def look_before(desk: Desk, message_id: str) -> Before | None:
     """The mail as it is now; None where no decision about it is left."""
-    step = await desk.store.read(steps.find, f"mail:{await key_of(desk, message_id)}")
+    step = await desk.store.read(steps.find, await key_of(desk, message_id))
     if step is None:
         return None
     mails: list[MailSummary] = []

@@ -36,12 +36,13 @@ async def mailbox_name(desk: Desk, account: str) -> str:
 
 
 async def key_of(desk: Desk, message_id: str) -> str:
-    """The key of a mail's step, without its beginning."""
+    """The key of a mail's step."""
     account, own = split(message_id)
     names = [each.name for each in desk.settings.mail_accounts]
     if account is not None and account not in names:
         raise NoAccount(f"this desk has no mail account {printable(account)}")
-    return f"{await mailbox_name(desk, account or desk.settings.bare_account)}:{own}"
+    mailbox = await mailbox_name(desk, account or desk.settings.bare_account)
+    return steps.name_key(mailbox, own)
 
 
 async def demand_signed_in(desk: Desk, account: str) -> None:
@@ -116,7 +117,9 @@ def _take(
             0  # another worker was faster; what it did not see is seen the next time round
         )
     facts = [(mail, MailFacts(message_id=carry(account, mail))) for mail in found.ids]
-    return sum(steps.add(tx, f"{mailbox}:{mail}", known, now) for mail, known in facts)
+    return sum(
+        steps.add(tx, steps.name_key(mailbox, mail), known, now) for mail, known in facts
+    )
 
 
 async def _since(desk: Desk, account: str, cursor: str | None) -> Arrived:

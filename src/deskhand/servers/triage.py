@@ -130,7 +130,7 @@ async def _find_step(desk: Desk, message_id: str) -> Step | None:
         key = await key_of(desk, message_id)
     except NoAccount:
         return None
-    return await desk.store.read(steps.find, f"mail:{key}")
+    return await desk.store.read(steps.find, key)
 
 
 async def _list_seen(desk: Desk, states: tuple[steps.State, ...]) -> AsyncIterator[Step]:

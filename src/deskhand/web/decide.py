@@ -314,7 +314,7 @@ async def _find_next(desk: Desk, message_id: str) -> dict[str, str]:
     left = await desk.store.read(steps.list_left, desk.now(), steps.MOST_LEFT)
     keys = [step.key for step in left]
     with suppress(*SILENT):
-        key = f"mail:{await key_of(desk, message_id)}"
+        key = await key_of(desk, message_id)
         if key in keys[:-1]:
             return {"mail": await find_id(desk, left[keys.index(key) + 1])}
     return {}
@@ -407,7 +407,7 @@ async def _show_rule(
 async def _find_behind(desk: Desk, message_id: str) -> list[Step]:
     """The mails that wait behind the one from which a rule is made."""
     with suppress(NotFound, *SILENT):
-        key = f"mail:{await key_of(desk, message_id)}"
+        key = await key_of(desk, message_id)
         return await desk.store.read(steps.list_behind, key)
     return []
 
