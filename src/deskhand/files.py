@@ -17,10 +17,10 @@ def write_atomically(path: Path, data: bytes, mode: int | None = 0o600) -> None:
     sync_folder(path.parent)
 
 
-def create_once(path: Path, data: bytes, mode: int = 0o600) -> None:
+def create_once(path: Path, data: bytes) -> None:
     """Make the file with `data` unless it is there: of several processes one makes it, and all find the same."""
     with temporary_beside(path) as made:
-        _write(made, data, mode)
+        _write(made, data, 0o600)
         try:
             os.link(made, path)
         except FileExistsError:

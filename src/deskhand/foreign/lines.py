@@ -4,7 +4,6 @@ The SDK speaks over it; what the desk asks by itself goes straight through, sinc
 """
 
 import asyncio
-import logging
 import os
 import re
 import signal
@@ -22,8 +21,6 @@ from mcp_types import jsonrpc_message_adapter
 from deskhand.errors import ServerDown, printable
 from deskhand.foreign.messages import may_forge, read_any, strip_own, write_message
 from deskhand.incoming import IncomingLines, LineTooLong
-
-log = logging.getLogger("deskhand.foreign")
 
 LONGEST = 16 << 20
 """Bytes of one message."""

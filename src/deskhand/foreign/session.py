@@ -1,7 +1,6 @@
 """One server behind the gate, and the connection that the desk keeps to it."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
@@ -43,8 +42,6 @@ from deskhand.foreign.messages import mend, strip_own
 from deskhand.foreign.rules import ServerEntry
 from deskhand.foreign.web import WebLink, hear_refusals
 from deskhand.mail import credentials
-
-log = logging.getLogger("deskhand.foreign")
 
 START = 30.0
 """Seconds in which a server has to say that it is there."""

@@ -7,7 +7,6 @@ passed it is looked up before anything is sent again.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -47,8 +46,6 @@ from deskhand.gate.record import GateCall, announce, facts_of
 from deskhand.gate.requests import Request
 from deskhand.mail import Mailbox, NotSent, Sent, Unclear
 from deskhand.store import Store, Transaction
-
-log = logging.getLogger("deskhand.delivery")
 
 LEASE = timedelta(seconds=120)
 """How long a send may be under way; a live process has its answer, or has looked, within half of it."""

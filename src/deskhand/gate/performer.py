@@ -49,11 +49,14 @@ class Performer:
         except DeskError as error:
             return await self._record(call, Failed(error))
 
-    async def release_due(self, by: str = "desk") -> list[str]:
+    async def _release(self, request: Request) -> Departure:
+        return await self.release(request.id, "desk")
+
+    async def release_due(self) -> list[str]:
         """Go on with everything whose time has come; the ids of what this process went on with."""
         done: list[str] = []
         while request := await self.take_due():
-            if await self.go_on(request, lambda due: self.release(due.id, by)):
+            if await self.go_on(request, self._release):
                 done.append(request.id)
         return done
 
@@ -87,7 +90,7 @@ class Performer:
         if request.origin == "draft":
             await self.end_hold(request)
         else:
-            await self.go_on(request, lambda due: self.release(due.id, "desk"))
+            await self.go_on(request, self._release)
 
     async def end_hold(self, request: Request) -> Request:
         """The person's yes has rested long enough to act upon."""

@@ -60,9 +60,6 @@ _SIZES = {
     "xx-large": 32,
 }
 _SIZES |= {"xxx-large": 48}
-_LENGTH_WORDS = _names(
-    "auto normal none smaller larger min-content max-content fit-content"
-)
 _COLOURS = _pairs(
     "black 000000 silver c0c0c0 gray 808080 grey 808080 white ffffff maroon 800000 red ff0000 purple 800080 "
     "fuchsia ff00ff magenta ff00ff green 008000 lime 00ff00 olive 808000 yellow ffff00 navy 000080 blue 0000ff "
