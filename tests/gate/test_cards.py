@@ -1163,7 +1163,7 @@ def moved(study: Study, file: Path, folder: str, name: str | None = None) -> Pat
 async def work(desk: Desk) -> None:
     """What the orchestrator does with what is due, without its step over MCP."""
     await look_around(desk)
-    await desk.gate.release_due("orchestrator")
+    await desk.gate.release_due()
 
 
 @requirement("cards:digest")
