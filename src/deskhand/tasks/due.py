@@ -84,7 +84,8 @@ _FROM_NOW = re.compile(rf"\+([0-9]{{1,3}})(h)|in ({_MANY}) (hour|minute|min)s?",
 
 def utc_text(moment: datetime) -> str:
     """One fixed width, so that text sorts as time does."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+    text = moment.astimezone(UTC).isoformat(timespec="microseconds")
+    return text.replace("+00:00", "Z")
 
 
 def parse_instant(text: Any) -> str:
