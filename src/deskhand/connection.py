@@ -14,6 +14,8 @@ class HttpConnection(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
     _heard = 0.0
     """When the client said something last."""
+    _awaited = 0.0
+    """Since when the head of a request is waited for."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -25,8 +27,6 @@ class HttpConnection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         self._heard = self.loop.time()
         super().data_received(data)
-        if self._has_request:
-            self._stop_timer()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -34,7 +34,8 @@ class HttpConnection(H11Protocol):
             self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
+        if self._timer is not None:
+            self._timer.cancel()
         super().connection_lost(exc)
 
     @property
@@ -55,9 +56,19 @@ class HttpConnection(H11Protocol):
         min(silent, key=lambda each: each._heard).transport.close()  # noqa: SLF001
 
     def _await_head(self) -> None:
-        self._stop_timer()
-        self._timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+        self._awaited = self.loop.time()
+        if self._timer is None:
+            self._look_again()
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+    def _look_again(self) -> None:
+        """One timer for many requests: one for each would cost more than the time is worth that it runs too long."""
+        self._timer = self.loop.call_at(self._awaited + HEAD_SECONDS, self._end_if_late)
+
+    def _end_if_late(self) -> None:
+        self._timer = None
+        if self._has_request:
+            return
+        if self.loop.time() < self._awaited + HEAD_SECONDS:
+            self._look_again()
+        else:
+            self.transport.close()

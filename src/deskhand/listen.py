@@ -70,6 +70,7 @@ def http_config(
         http=HttpConnection,
         ws="none",
         log_config=None,
+        access_log=False,
         server_header=False,
         proxy_headers=bool(proxies),
         forwarded_allow_ips=list(proxies),
