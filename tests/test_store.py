@@ -744,15 +744,70 @@ async def test_readers_that_gave_up_leave_nothing_running_and_no_place_taken(
     assert await asyncio.gather(*(server.read(count) for _ in range(20))) == [0] * 20
 
 
-async def test_a_closed_store_says_so(postgresql: str) -> None:
-    store = open_store(postgresql)
+async def test_a_closed_store_says_so(url: str) -> None:
+    store = open_store(url)
     store.close()
 
-    for call in (store.read, store.write, store.read_one, store.glance):
+    for call in (store.read, store.write, store.read_one):
         with pytest.raises(Unavailable):
             await call(count)
     with pytest.raises(Unavailable):
         store.write_sync(count)
+
+
+async def test_a_closed_server_is_not_glanced_at(postgresql: str) -> None:
+    store = open_store(postgresql)
+    store.close()
+
+    with pytest.raises(Unavailable):
+        await store.glance(count)
+
+
+async def test_who_gave_up_a_reading_keeps_no_thread_and_one_not_begun_is_left_undone(
+    sqlite: Store,
+) -> None:
+    held = threading.Semaphore(0)
+    go = threading.Event()
+    begun: list[str] = []
+
+    def hold(_: Transaction) -> None:
+        held.release()
+        go.wait()
+
+    holding = [asyncio.create_task(sqlite.read_one(hold)) for _ in range(2)]
+    for _ in holding:
+        await asyncio.to_thread(held.acquire)
+    queued = asyncio.create_task(sqlite.read_one(lambda _: begun.append("queued")))
+    await asyncio.sleep(0)
+    for each in (*holding, queued):
+        each.cancel()
+    await asyncio.gather(*holding, queued, return_exceptions=True)
+    go.set()
+
+    assert await asyncio.gather(*(sqlite.read(count) for _ in range(8))) == [0] * 8
+    assert begun == []
+
+
+@requirement("store:durable")
+def test_what_the_writer_was_handed_is_finished_although_its_loop_has_ended(
+    sqlite: Store,
+) -> None:
+    held, go = threading.Event(), threading.Event()
+
+    def hold(tx: Transaction) -> int:
+        held.set()
+        go.wait()
+        return insert(1)(tx)
+
+    async def end_early() -> None:
+        given_up = asyncio.create_task(sqlite.write(hold))
+        await asyncio.to_thread(held.wait)
+        given_up.cancel()
+
+    asyncio.run(end_early())
+    go.set()
+
+    assert sqlite.write_sync(count) == 1
 
 
 async def waiting_for_a_lock(store: Store, number: int) -> None:

@@ -10,17 +10,19 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from deskhand.errors import Unavailable
 from deskhand.folder_bell import FolderBell
 from deskhand.locks import find_holder, wait_for_lock
 from deskhand.store import P, Row, T, Transaction, Work, bind, schema
+from deskhand.store.threads import Job, Threads, tell
 
-Job = tuple[Callable[[Transaction], Any], Future[Any]]
+_Write: TypeAlias = Job[[Transaction], T]
 
 BUSY_SECONDS = 30
 _WRITING = 120
@@ -62,7 +64,7 @@ class SqliteStore:
         with _translate_errors(file):
             migrate(file)
             writing = connect(file)
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_Write[Any] | None] = queue.SimpleQueue()
         self._writer = threading.Thread(
             target=self._write_until_closed,
             args=[writing],
@@ -72,27 +74,27 @@ class SqliteStore:
         self._writer.start()
         self._local = threading.local()
         self._glancing: list[sqlite3.Connection] = []
-        self._readers = ThreadPoolExecutor(2, thread_name_prefix="store-reader")
+        self._readers = Threads(2, "store-reader")
 
     def write_sync(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
-        return self._submit(bind(work, *given, **named)).result()
+        ended: Future[None] = Future()
+        job = self._submit(bind(work, *given, **named), ended)
+        ended.result()
+        return job.take_result()
 
     async def write(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
-        return await asyncio.wrap_future(self._submit(bind(work, *given, **named)))
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        job = self._submit(bind(work, *given, **named), ended)
+        await ended
+        return job.take_result()
 
     write_in_thread = write
 
     async def read(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
-        reading = bind(work, *given, **named)
-        return await asyncio.get_running_loop().run_in_executor(
-            self._readers, self._read, reading
-        )
+        return await self._readers.do(partial(self._read, bind(work, *given, **named)))
 
     async def read_one(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
-        reading = bind(work, *given, **named)
-        return await asyncio.get_running_loop().run_in_executor(
-            self._readers, self._read_one, reading
-        )
+        return await self._readers.do(partial(self._read_one, bind(work, *given, **named)))
 
     async def glance(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
         # A turn through a thread costs ten times as much as finding a row.
@@ -113,16 +115,24 @@ class SqliteStore:
     def close(self) -> None:
         self._jobs.put(None)
         self._writer.join()
-        self._readers.shutdown()
+        self._readers.close()
         while self._glancing:
             self._glancing.pop().close()
 
-    def _submit(self, work: Callable[[Transaction], T]) -> Future[T]:
+    def _submit(
+        self,
+        work: Callable[[Transaction], T],
+        ended: Future[None] | asyncio.Future[None],
+    ) -> _Write[T]:
         if not self._writer.is_alive():
             raise Unavailable("the database is closed")
-        future: Future[T] = Future()
-        self._jobs.put((work, future))
-        return future
+        job = Job(partial(self._write, work), ended)
+        self._jobs.put(job)
+        return job
+
+    def _write(self, work: Callable[[Transaction], T], tx: Transaction) -> T:
+        with _translate_errors(self._file):
+            return work(tx)
 
     def _read(self, work: Callable[[Transaction], T]) -> T:
         with _translate_errors(self._file):
@@ -235,47 +245,35 @@ class _Beside:
 
 
 def _commit(
-    connection: sqlite3.Connection, group: list[Job], file: str, beside: _Beside
+    connection: sqlite3.Connection, group: list[_Write[Any]], file: str, beside: _Beside
 ) -> None:
     """Do each job in a savepoint of its own and all in one commit; nobody is answered before the commit."""
-    answers: list[tuple[Future[Any], Any]] = []
     notes: dict[str, str] = {}
     try:
         with _translate_errors(file):
             connection.execute("BEGIN IMMEDIATE")
-            for work, future in group:
-                if future.set_running_or_notify_cancel():
-                    notes |= _attempt(connection, work, future, answers, file)
+            for job in group:
+                if not job.ended.cancelled():
+                    notes |= _attempt(connection, job)
             connection.execute("COMMIT")
     except (Unavailable, sqlite3.Error) as error:
         # Whatever the commit said, the writer lives on and everybody in the group is told.
         if connection.in_transaction:
             connection.rollback()
-        for _, future in group:
-            if not future.done():
-                future.set_exception(error)
-        return
-    for name, text in notes.items():
-        beside.write(name, text)
-    for future, answer in answers:
-        future.set_result(answer)
+        for job in group:
+            job.error = job.error or error
+    else:
+        for name, text in notes.items():
+            beside.write(name, text)
+    tell(group)
 
 
-def _attempt(
-    connection: sqlite3.Connection,
-    work: Callable[[Transaction], Any],
-    future: Future[Any],
-    answers: list[tuple[Future[Any], Any]],
-    file: str,
-) -> dict[str, str]:
+def _attempt(connection: sqlite3.Connection, job: _Write[Any]) -> dict[str, str]:
     """Do one job; returns what it noted."""
     connection.execute("SAVEPOINT job")
     tx = SqliteTransaction(connection)
-    try:
-        with _translate_errors(file):
-            answers.append((future, work(tx)))
-    except BaseException as error:  # noqa: BLE001 - it belongs to the caller who waits on the future
-        future.set_exception(error)
+    job.do(tx)
+    if job.error is not None:
         # Fails if the trouble ended the whole transaction (a full disk does); then the group has failed together.
         connection.execute("ROLLBACK TO job")
         tx.notes.clear()
