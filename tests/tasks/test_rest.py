@@ -145,6 +145,29 @@ async def test_a_repeated_create_gives_the_first_answer_and_makes_nothing(
     )
 
 
+@requirement("tasks:rest")
+async def test_a_header_that_is_none_is_refused_by_its_name_and_nothing_is_done(
+    rest: httpx2.AsyncClient,
+) -> None:
+    task = await made(rest)
+    path = f"/tasks/{task['id']}"
+    key, tag = {"Idempotency-Key": "with blanks"}, {"If-Match": '"' + "1" * 1000}
+
+    refused = [
+        await rest.post("/tasks", json={"title": "a"}, headers=key),
+        await rest.post("/tasks", json={"title": "a"}, headers={"Idempotency-Key": ""}),
+        await rest.put(path, json={"title": "a"}, headers=tag),
+        await rest.patch(path, json={"completed": True}, headers=tag),
+        await rest.delete(path, headers=tag),
+    ]
+
+    assert [
+        (answer.status_code, [each["field"] for each in answer.json()["errors"]])
+        for answer in refused
+    ] == [(422, ["idempotency-key"])] * 2 + [(422, ["if-match"])] * 3
+    assert (await rest.get("/tasks")).json()["tasks"] == [task]
+
+
 @requirement("tasks:isolation")
 async def test_a_key_belongs_to_its_user(
     service: Service, rest: httpx2.AsyncClient

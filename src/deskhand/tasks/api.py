@@ -19,7 +19,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
-from fastapi import FastAPI, Header, Path, Request, Response
+from fastapi import FastAPI, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
@@ -50,13 +50,6 @@ _LONGEST_ASKER = 400
 PURGE_EVERY = 1000
 """After this many creates with a key the old keys are deleted."""
 Id = Annotated[int, Path(ge=1, le=LARGEST_ID)]
-IfMatch = Annotated[
-    str | None,
-    Header(min_length=1, max_length=1000, description='the ETag you saw, or "*"'),
-]
-IdempotencyKey = Annotated[
-    str | None, Header(min_length=1, max_length=255, pattern=r"^[!-~]+$")
-]
 Asked = TypeVar("Asked", NewTask, TaskChanges)
 T = TypeVar("T")
 
@@ -282,15 +275,11 @@ class _Backend:
 
     # Handlers.
 
-    async def create(
-        self, request: Request, new: NewTask, idempotency_key: IdempotencyKey = None
-    ) -> Response:
+    async def create(self, request: Request, new: NewTask) -> Response:
         at = self._now()
         key = None
-        if idempotency_key is not None:
-            key = rows.Key(
-                idempotency_key, sha256(new.model_dump_json().encode()).hexdigest()
-            )
+        if (name := _header(request, "idempotency-key")) is not None:
+            key = rows.Key(name, sha256(new.model_dump_json().encode()).hexdigest())
             if next(self._keyed) % PURGE_EVERY == 0:
                 await self._store.write(
                     partial(rows.forget_keys, before=due.utc_text(at - KEY_LIFE))
@@ -321,9 +310,7 @@ class _Backend:
         work = partial(rows.get, user=request.state.user, task_id=task_id)
         return _task(await self._store.read_one(work))
 
-    async def update(
-        self, request: Request, task_id: Id, changes: TaskChanges, if_match: IfMatch = None
-    ) -> Response:
+    async def update(self, request: Request, task_id: Id, changes: TaskChanges) -> Response:
         given = changes.model_fields_set
         if not given:
             raise InvalidInput(
@@ -333,7 +320,12 @@ class _Backend:
         if "title" in given:
             said["subject"] = changes.title
         wanted = self._resolve_due(changes, self._now())
-        work = partial(rows.update, task_id=task_id, changes=wanted, if_match=if_match)
+        work = partial(
+            rows.update,
+            task_id=task_id,
+            changes=wanted,
+            if_match=_header(request, "if-match"),
+        )
         return _task(await self._do(request, work, f"task {task_id}", **said))
 
     async def complete(
@@ -341,24 +333,21 @@ class _Backend:
         request: Request,
         task_id: Id,
         change: models.Completion,
-        if_match: IfMatch = None,
     ) -> Response:
         work = partial(
             rows.complete,
             task_id=task_id,
             completed=change.completed,
-            if_match=if_match,
+            if_match=_header(request, "if-match"),
             zone=self._zone,
         )
         action = "mark_task_completed" if change.completed else "reopen_task"
         return _task(await self._do(request, work, f"task {task_id}", action=action))
 
-    async def delete(
-        self, request: Request, task_id: Id, if_match: IfMatch = None
-    ) -> Response:
+    async def delete(self, request: Request, task_id: Id) -> Response:
         await self._do(
             request,
-            partial(rows.delete, task_id=task_id, if_match=if_match),
+            partial(rows.delete, task_id=task_id, if_match=_header(request, "if-match")),
             f"task {task_id}",
         )
         return Response(status_code=204)
@@ -600,6 +589,18 @@ def _filter(request: Request) -> TaskFilter:
         return TaskFilter.model_validate(dict(request.query_params))
     except ValidationError as error:
         raise RequestValidationError(error.errors()) from error
+
+
+def _header(request: Request, name: str) -> str | None:
+    # As a parameter of the handler it costs 3 % of a create.
+    value = request.headers.get(name)
+    if value is None:
+        return None
+    try:
+        return models.HEADERS[name].validate_python(value)
+    except ValidationError as error:
+        found = [{**each, "loc": ("header", name)} for each in error.errors()]
+        raise RequestValidationError(found) from error
 
 
 async def _read_body(request: Request, most: int) -> bytes:

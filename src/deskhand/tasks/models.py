@@ -15,6 +15,7 @@ from pydantic import (
     Field,
     StrictBool,
     StrictStr,
+    TypeAdapter,
     model_validator,
 )
 from pydantic.config import JsonDict
@@ -311,6 +312,19 @@ class TaskFilter(_Asked):
     limit: int = Field(50, ge=1, le=LARGEST_PAGE)
     cursor: Annotated[str, Field(min_length=1, max_length=400)] | None = None
 
+
+HEADERS: dict[str, TypeAdapter[str]] = {
+    "idempotency-key": TypeAdapter(
+        Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[!-~]+$")]
+    ),
+    "if-match": TypeAdapter(
+        Annotated[
+            str,
+            Field(min_length=1, max_length=1000, description='the ETag you saw, or "*"'),
+        ]
+    ),
+}
+"""What a request may say beside its body."""
 
 _ISO_HINT = "Use ISO 8601 format: 2025-12-20T10:00:00Z"
 SUGGESTIONS = {

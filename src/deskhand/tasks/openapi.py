@@ -5,10 +5,19 @@ from typing import Any
 from pydantic import BaseModel
 
 from deskhand.tasks import vtodo
-from deskhand.tasks.models import TaskFilter
+from deskhand.tasks.models import HEADERS, TaskFilter
 from deskhand.tasks.problems import Problem
 
 _REFERENCE = "#/components/schemas/{model}"
+
+
+def _with_header(name: str) -> dict[str, Any]:
+    schema = HEADERS[name].json_schema()
+    said = {"name": name, "in": "header", "required": False, "schema": schema}
+    return {"parameters": [said]}
+
+
+_ONE = "/tasks/{task_id:digits}"
 EXTRA: dict[tuple[str, str], dict[str, Any]] = {
     ("GET", "/tasks"): {
         "parameters": [
@@ -18,6 +27,8 @@ EXTRA: dict[tuple[str, str], dict[str, Any]] = {
             ].items()
         ],
     },
+    ("POST", "/tasks"): _with_header("idempotency-key"),
+    **{(method, _ONE): _with_header("if-match") for method in ("PUT", "PATCH", "DELETE")},
     ("POST", "/tasks/import"): {
         "requestBody": {
             "required": True,
