@@ -1,7 +1,7 @@
 """Work that goes to another thread, and the way back: who waits on an event loop is woken by as few calls as can be.
 
-A future of `concurrent.futures` that asyncio waits for is two futures, with a lock and a call to the loop for each;
-a list of tasks took 20 µs longer.
+A future of `concurrent.futures` that asyncio waits for is two futures, with locks and a call to the loop for each: 2 %
+of what the server does for a list of tasks, 3 % of a create.
 """
 
 import asyncio
