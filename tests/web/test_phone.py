@@ -367,7 +367,7 @@ async def test_the_app_can_be_installed_keeps_no_content_and_shows_a_count(
                 "installabilityErrors"
             ] == IN_TEST
             for path in ("/mail", "/notes", "/timeline", "/", f"/requests/{card.id}"):
-                await go(page, path)
+                await page.goto(path)
                 assert await page.evaluate("Boolean(navigator.serviceWorker.controller)")
 
             given = {"waiting": 3, "down": 1, "title": "A private subject"}
@@ -385,9 +385,9 @@ async def test_the_app_can_be_installed_keeps_no_content_and_shows_a_count(
             ] == []
 
             for path in ("/phone", "/pair/x", phone.OFFLINE):
-                await go(page, path)
+                await page.goto(path)
                 assert await judged(page) == []
-            await go(page, "/phone")
+            await page.goto("/phone")
             await page.fill("form[action='/phone/pair'] [name=password]", PASSWORD)
             await page.click("text=Show a code")
             await page.wait_for_selector("svg.code")
@@ -395,7 +395,7 @@ async def test_the_app_can_be_installed_keeps_no_content_and_shows_a_count(
             if ZBAR:
                 await look_at_code(page, tmp_path / "code.png")
 
-            await go(page, "/")
+            await page.goto("/")
             app.state.stopping.set()
             await running.aclose()
             await page.goto(f"/requests/{card.id}")
@@ -425,19 +425,6 @@ async def test_a_newer_desk_replaces_what_the_app_keeps(
             "navigator.serviceWorker.getRegistration().then((each) => each.update())"
         )
         await page.wait_for_function(REPLACED)
-
-
-async def go(page: "Page", path: str) -> None:
-    """Now and then a worker that is looked into from here answers nothing any more: it is started anew then."""
-    from playwright.async_api import TimeoutError as Unanswered
-
-    try:
-        await page.goto(path, timeout=10_000)
-    except Unanswered:
-        devtools = await page.context.new_cdp_session(page)
-        await devtools.send("ServiceWorker.enable")
-        await devtools.send("ServiceWorker.stopAllWorkers")
-        await page.goto(path)
 
 
 async def look_at_code(page: "Page", picture: Path) -> None:
