@@ -215,6 +215,7 @@ REQUIREMENTS = {
     "imap:stable": "A mail's id on IMAP holds when the mail is moved, and copies of a mail are one mail.",
     "imap:places": "Trash, spam, sent, drafts and archive are found as declared, else by names that programs use.",
     "imap:never-twice": "Whatever breaks during SMTP, what may have left is never sent again by itself.",
+    "imap:slow": "However slowly a relay answers, nobody else waits for it, and no answer is waited for without end.",
     "imap:precise": "Over SMTP a kill before the last dot sent nothing and says so; only a lost answer is unknown.",
     "imap:kept": "The connection is kept, and a dead one is replaced without the caller's notice.",
     "imap:foreign": "Dovecot, Courier and Cyrus do alike: contract, IDLE, restart, copies in Sent, a refused move.",

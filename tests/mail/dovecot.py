@@ -5,6 +5,7 @@ with Dovecot() as server, Relay(server) as relay:
     ImapMailbox(load(server.environment(relay) | …).settings)
 """
 
+import asyncio
 import atexit
 import grp
 import itertools
@@ -17,6 +18,7 @@ import subprocess
 import tempfile
 import threading
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -322,7 +324,19 @@ class Cut:
     accepted: bool = False
 
 
-Fault = Say | Torn | Cut
+@dataclass(frozen=True)
+class Early:
+    """The relay answers `reply` before the text has come, and after the last dot that it has the mail."""
+
+    reply: str
+
+
+@dataclass(frozen=True)
+class Slow:
+    """After the last dot the relay says a little of an answer, and more now and then, while anybody listens."""
+
+
+Fault = Say | Torn | Cut | Early | Slow
 
 
 class Relay:
@@ -337,6 +351,10 @@ class Relay:
         self.chance: Callable[[], Fault | None] = lambda: None
         """Faults beyond the plan, one throw a session."""
         self._plan: deque[Fault] = deque()
+        self.is_slow = threading.Event()
+        """Somebody waits for an answer that comes slowly, or has waited for one."""
+        self.is_left = threading.Event()
+        """They wait no more."""
 
     def plan(self, *faults: Fault) -> None:
         """The next sessions go wrong in this order."""
@@ -398,7 +416,19 @@ class Relay:
             self.accept(tuple(envelope.rcpt_tos), envelope.content)
         if isinstance(session.fault, Cut) and session.fault.stage == "DOT":
             self.unanswered += envelope.rcpt_tos
+        if isinstance(session.fault, Slow):
+            await self._dawdle(server)
         return _stage(server, session, "DOT") or "250 OK"
+
+    async def _dawdle(self, server: Any) -> None:
+        self.is_slow.set()
+        try:
+            while not server.transport.is_closing():
+                server.transport.write(b"2")
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.Event().wait(), 0.2)
+        finally:
+            self.is_left.set()
 
 
 def _stage(server: Any, session: Any, stage: str) -> str | None:
@@ -428,6 +458,12 @@ class _Smtp(SMTP):
             self.transport.abort()
             return
         await super().smtp_DATA(arg)
+
+    async def push(self, status: Any) -> None:
+        match getattr(self.session, "fault", None):
+            case Early(reply) if str(status).startswith("354"):
+                status = f"{status}\r\n{reply}"
+        await super().push(status)
 
 
 class _Controller(Controller):

@@ -26,17 +26,19 @@ from deskhand.errors import (
     Unavailable,
     UnderWay,
 )
-from deskhand.mail import NotSent, Sent, Unclear
+from deskhand.mail import NotSent, Sent, Unclear, smtp
 from deskhand.mail.changes import Deed
 from deskhand.mail.imap import ImapMailbox
 from tests.mail.dovecot import (
     LONG_AGO,
     Cut,
     Dovecot,
+    Early,
     ImapAccount,
     Process,
     Relay,
     Say,
+    Slow,
     Torn,
 )
 from tests.mail.letters import DATE, letter, outgoing, unwritten
@@ -588,6 +590,15 @@ async def test_an_answer_lost_after_the_last_dot_is_unknown_and_stays_so(
         partial(Say, "DOT", "999 what"),
         partial(Say, "DOT", "000 what"),
         partial(Say, "DOT", "45 what"),
+        partial(Say, "DOT", "220 another server's greeting"),
+        partial(Say, "DOT", "221 closing"),
+        partial(Say, "DOT", "250-taken\r\n550 or not"),
+        partial(Say, "DOT", "250-taken\r\n451 or not"),
+        partial(Say, "DOT", "550-no\r\n250 or taken"),
+        partial(Say, "DOT", "5500 what"),
+        partial(Say, "DOT", "2500 what"),
+        partial(Torn, "DOT", "550"),
+        partial(Torn, "DOT", "451 as far as"),
     ],
 )
 async def test_an_answer_after_the_last_dot_that_is_none_leaves_it_unknown(
@@ -617,6 +628,54 @@ async def test_whatever_a_server_says_yes_with_it_has_the_mail(
         await mailbox.send(await mailbox.prepare(mail), mail, unwritten), Sent
     )
     assert (len(relay.delivered), server.raws("Sent Items")) == (1, [mail.raw])
+
+
+@requirement("imap:never-twice")
+@pytest.mark.parametrize("reply", ["451 wait", "550 no", "250 taken", "354 go on", "2"])
+async def test_what_a_server_says_before_the_last_dot_is_no_answer_to_it(
+    relay: Relay, mailbox: ImapMailbox, reply: str
+) -> None:
+    """Taken for one, an early no sent the mail again that the server had taken, and an early yes hid a refusal."""
+    mail = outgoing()
+    token = await mailbox.prepare(mail)
+    relay.plan(Early(reply))
+
+    with pytest.raises(SendFailed) as failed:
+        await mailbox.send(token, mail, unwritten)
+    assert not isinstance(failed.value, OutcomeUnknown)
+    assert relay.delivered == []
+    await mailbox.send(token, mail, unwritten)
+    assert len(relay.delivered) == 1
+
+
+@requirement("imap:slow")
+async def test_whoever_waits_no_more_for_a_slow_relay_is_held_up_by_nobody(
+    relay: Relay, mailbox: ImapMailbox
+) -> None:
+    mail = outgoing()
+    token = await mailbox.prepare(mail)
+    relay.plan(Slow())
+    sending = asyncio.create_task(mailbox.send(token, mail, unwritten))
+    await asyncio.to_thread(relay.is_slow.wait)
+
+    sending.cancel()
+    with fail_after(10), suppress(asyncio.CancelledError):
+        await sending
+    assert await asyncio.to_thread(relay.is_left.wait, 10)
+    assert isinstance(await mailbox.check(token, mail), Unclear)
+    assert len(relay.delivered) == 1
+
+
+@requirement("imap:slow")
+async def test_an_answer_that_never_ends_is_waited_for_no_longer_than_any_other(
+    relay: Relay, mailbox: ImapMailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(smtp, "TIMEOUT", 2)
+    mail = outgoing()
+    relay.plan(Slow())
+
+    with fail_after(20), pytest.raises(OutcomeUnknown):
+        await mailbox.send(await mailbox.prepare(mail), mail, unwritten)
 
 
 @requirement("imap:never-twice")

@@ -7,7 +7,6 @@ lies in several folders, its copies are one mail with all their labels.
 import asyncio
 import logging
 import secrets
-import smtplib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -17,6 +16,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from anyio import CancelScope
 from imapclient.exceptions import IMAPClientAbortError, IMAPClientError
 
 from deskhand import clock
@@ -289,7 +289,7 @@ class ImapMailbox:
 
         with closing(server):
             await keep(token)
-            await asyncio.to_thread(finish)
+            await _do_on_line(server, finish)
         with suppress(
             UnderWay
         ):  # somebody else looks after it by now; it has left all the same
@@ -432,7 +432,7 @@ class ImapMailbox:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._sign_out)
         self._thread.shutdown()
 
-    def _offer(self, mail: Outgoing) -> tuple[Account, smtplib.SMTP]:
+    def _offer(self, mail: Outgoing) -> tuple[Account, smtp.Dialogue]:
         """Hand the mail over up to its last dot; a token that is not taken is renewed once."""
         try:
             account, known = self._relay()
@@ -545,6 +545,18 @@ class ImapMailbox:
         if not copies:
             raise NotFound(f"mail {message_id} not found")
         return copies
+
+
+async def _do_on_line(server: smtp.Dialogue, work: Callable[[], None]) -> None:
+    """In a thread. Whoever stops waiting hangs up: a connection is closed when nobody reads from it any more."""
+    doing = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        server.hang_up()
+        with CancelScope(shield=True):
+            await asyncio.gather(doing, return_exceptions=True)
+        raise
 
 
 def _concerns(change: Deed, copy: Copy, archive: str) -> bool:

@@ -1,6 +1,7 @@
 """Handing a mail to an SMTP server, knowing at every moment whether it may have left.
 
 Until the last dot is written the server cannot have taken the mail; once it is written only the server's answer tells.
+An answer is whole lines with one number, and was not there before the dot.
 """
 
 import base64
@@ -8,7 +9,10 @@ import contextlib
 import re
 import smtplib
 import socket
+import ssl
+import time
 from collections.abc import Iterator
+from typing import Any
 
 from deskhand.errors import (
     AuthRequired,
@@ -22,12 +26,94 @@ from deskhand.mail import Outgoing
 from deskhand.mail.accounts import LOGIN, Account, Bearer
 
 TIMEOUT = 30
+"""Seconds for the whole of it: a server that says a little now and then must not hold a thread."""
+_LONGEST = 1 << 16
+"""Bytes of one answer."""
+_CLOSES = (220, 221, 421)
+"""The server greets, or takes its leave: not what it did with a mail."""
 _EOL = re.compile(rb"\r\n|\r|\n")
 
 
-def offer(
-    account: Account, password: str | None, sender: str, mail: Outgoing
-) -> smtplib.SMTP:
+class Dialogue(smtplib.SMTP):
+    """Reads answers itself: the library waits without end for one that comes slowly, and
+    keeps whoever wants to close the connection waiting with it."""
+
+    _heard = b""
+    """What came and nobody has read."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        self._until = time.monotonic() + TIMEOUT
+        super().__init__(*given, **more)
+
+    def starttls(self, *given: Any, **more: Any) -> Any:
+        answer = super().starttls(*given, **more)
+        self._heard = b""  # what came in the open is nobody's answer
+        return answer
+
+    def getreply(self) -> tuple[int, bytes]:
+        lines = self.read_lines()
+        return _number_of(lines[-1]), _text_of(lines)
+
+    def read_lines(self) -> list[bytes]:
+        """The lines of an answer, each of them whole."""
+        lines = [self._read_line()]
+        while lines[-1][3:4] == b"-":
+            if sum(map(len, lines)) > _LONGEST:
+                raise self._lose("it never ends")
+            lines.append(self._read_line())
+        return lines
+
+    def demand_silence(self) -> None:
+        """Refuse a server that says something before it is asked."""
+        if self.sock is None:
+            raise self._lose("it was closed")
+        if not self._heard:
+            self.sock.settimeout(0)
+            try:
+                self._heard = self._hear()
+            except (BlockingIOError, ssl.SSLWantReadError):
+                self.sock.settimeout(TIMEOUT)
+                return
+        raise self._lose("it answered before it had the whole mail")
+
+    def hang_up(self) -> None:
+        """From another thread: whoever waits for an answer waits no more."""
+        if self.sock is not None:
+            with contextlib.suppress(OSError):
+                # Not as TLS does it, which goes on in the open with what is still to be written.
+                socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
+
+    def _read_line(self) -> bytes:
+        while b"\n" not in self._heard:
+            if self.sock is None or len(self._heard) > _LONGEST:
+                raise self._lose("it never ends")
+            left = self._until - time.monotonic()
+            try:
+                self.sock.settimeout(max(left, 0.001))
+                self._heard += self._hear()
+                self.sock.settimeout(TIMEOUT)
+            except OSError as error:
+                raise self._lose(str(error)) from error
+        line, _, self._heard = self._heard.partition(b"\n")
+        return line
+
+    def _hear(self) -> bytes:
+        assert self.sock is not None  # noqa: S101 - whoever asks has looked
+        part: bytes = self.sock.recv(8192)
+        if not part:
+            raise self._lose("it was closed")
+        return part
+
+    def _lose(self, why: str) -> smtplib.SMTPServerDisconnected:
+        self.close()
+        return smtplib.SMTPServerDisconnected(why)
+
+
+class _PrivateDialogue(Dialogue, smtplib.SMTP_SSL):
+    """From the first byte."""
+
+
+def offer(account: Account, password: str | None, sender: str, mail: Outgoing) -> Dialogue:
     """Hand over everything but the last dot, for all recipients or none. Whatever breaks
     here, nothing was sent."""
     try:
@@ -49,8 +135,8 @@ def try_sign_in(account: Account, password: str | None) -> None:
     _sign_in(account, password).close()
 
 
-def _sign_in(account: Account, password: str | None) -> smtplib.SMTP:
-    server: smtplib.SMTP | None = None
+def _sign_in(account: Account, password: str | None) -> Dialogue:
+    server: Dialogue | None = None
     try:
         server = _connect(account)
         _hurry(server)
@@ -68,28 +154,28 @@ def _sign_in(account: Account, password: str | None) -> smtplib.SMTP:
     return server
 
 
-def _connect(account: Account) -> smtplib.SMTP:
+def _connect(account: Account) -> Dialogue:
     if account.tls:
-        return smtplib.SMTP_SSL(
+        return _PrivateDialogue(
             account.host, account.port, timeout=TIMEOUT, context=account.context()
         )
-    return smtplib.SMTP(account.host, account.port, timeout=TIMEOUT)
+    return Dialogue(account.host, account.port, timeout=TIMEOUT)
 
 
-def _hurry(server: smtplib.SMTP) -> None:
+def _hurry(server: Dialogue) -> None:
     """The last dot leaves at once: else the system keeps it until the text was
     acknowledged, and nobody knows more."""
     if server.sock is not None:
         server.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def _encrypt(server: smtplib.SMTP, account: Account) -> None:
+def _encrypt(server: Dialogue, account: Account) -> None:
     server.ehlo_or_helo_if_needed()
     if server.has_extn("starttls") or not account.is_local:
         server.starttls(context=account.context())
 
 
-def _tell_password(server: smtplib.SMTP, user: str, password: str) -> None:
+def _tell_password(server: Dialogue, user: str, password: str) -> None:
     if isinstance(password, Bearer):
         _show_token(server, user, password)
         return
@@ -105,7 +191,7 @@ def _tell_password(server: smtplib.SMTP, user: str, password: str) -> None:
         raise smtplib.SMTPAuthenticationError(code, text)
 
 
-def _show_token(server: smtplib.SMTP, user: str, token: Bearer) -> None:
+def _show_token(server: Dialogue, user: str, token: Bearer) -> None:
     """By XOAUTH2, which most servers know, else by OAUTHBEARER."""
     server.ehlo_or_helo_if_needed()
     offered = server.esmtp_features.get("auth", "").upper().split()
@@ -149,7 +235,7 @@ def _explain(error: OSError, account: Account) -> DeskError:
             return account.explain(error)
 
 
-def _announce(server: smtplib.SMTP, sender: str, mail: Outgoing) -> None:
+def _announce(server: Dialogue, sender: str, mail: Outgoing) -> None:
     server.ehlo_or_helo_if_needed()
     options: list[str] = []
     if server.has_extn("size"):
@@ -169,22 +255,35 @@ def _announce(server: smtplib.SMTP, sender: str, mail: Outgoing) -> None:
     _expect(server.docmd("DATA"), 354)
 
 
-def finish(server: smtplib.SMTP, account: Account) -> None:
+def finish(server: Dialogue, account: Account) -> None:
     """The last dot: the mail leaves. SendFailed is certainly not sent, OutcomeUnknown nobody knows."""
     with _certainly_not_sent(account):
+        server.demand_silence()
         server.send(b".\r\n")
     try:
-        code, text = server.getreply()
+        lines = server.read_lines()
     except (OSError, smtplib.SMTPException) as error:
         raise OutcomeUnknown("the server's answer to the whole mail was lost") from error
-    if 200 <= code < 300:  # whatever else it says with it, the server has the mail
-        return
-    if code == 421 or not 400 <= code < 600:
-        # That it closes the connection, or half an answer: not what it did with the mail.
+    codes = set(map(_number_of, lines))
+    code = codes.pop()
+    if codes or code in _CLOSES or not (200 <= code < 300 or 400 <= code < 600):
         raise OutcomeUnknown(
-            f"the server did not say what it did with the whole mail: {_readable(text)}"
+            f"the server did not say what it did with the whole mail: {_readable(_text_of(lines))}"
         )
-    raise _refusal(code, text)
+    if code >= 400:
+        raise _refusal(code, _text_of(lines))
+
+
+def _number_of(line: bytes) -> int:
+    """-1 where it begins with none of three digits."""
+    found = re.match(rb"[0-9]{3}(?![0-9])", line)
+    if found is None:
+        return -1
+    return int(found[0])
+
+
+def _text_of(lines: list[bytes]) -> bytes:
+    return b"\n".join(line[4:].strip() for line in lines)
 
 
 def _expect(reply: tuple[int, bytes], *wanted: int) -> None:
