@@ -314,6 +314,55 @@ async def test_where_the_first_has_gone_its_id_opens_no_other_and_the_second_is_
     await anew.close()
 
 
+def carried(number: int, body: str) -> bytes:
+    """A mail as the server of the person's account took it, that long whatever is in it."""
+    way = f"Received: from out by mx.example.com id {number:05};\r\n\tTue, 10 Feb 2026 09:30:{number:02} +0000"
+    return f"{way}\r\n".encode() + letter(
+        body=f"{body:60}|", message_id="<one@example.org>"
+    )
+
+
+@requirement("imap:twins")
+async def test_mails_that_claim_to_be_one_and_are_as_long_are_told_apart_by_their_way(
+    server: Dovecot, relay: Relay, mailbox: ImapMailbox, tmp_path: Path
+) -> None:
+    mails = [
+        carried(1, "Pay nothing."),
+        carried(2, "Pay 9,000 to XX12."),
+        carried(3, "Pay 9,000 to YY34."),
+    ]
+    assert len({len(each) for each in mails}) == 1
+    server.deliver(mails[0], at=EARLIER)
+    server.deliver(mails[0], "Work", at=EARLIER)
+    (first,) = await mailbox.search("", 10)
+    cursor = await mailbox.position()
+    for number, each in enumerate(mails[1:], 1):
+        server.deliver(each, at=EARLIER + timedelta(hours=number))
+
+    for box in (mailbox, opened(server, relay, tmp_path / "other")):
+        arrived = await box.find_arrived(cursor)
+        assert arrived is not None
+        said = {
+            each.id: (await box.get(each.id)).body.split(".")[0].strip()
+            for each in await box.search("", 10)
+        }
+        assert said.pop(first.id) == "Pay nothing"
+        assert said == dict(
+            zip(arrived.ids, ("Pay 9,000 to XX12", "Pay 9,000 to YY34"), strict=True)
+        )
+        assert (await box.get(first.id)).summary.labels == ("INBOX", "UNREAD", "Work")
+        if box is not mailbox:
+            await box.close()
+    with server.client() as client:
+        client.select_folder("INBOX")
+        client.delete_messages([1])
+        client.expunge([1])
+    anew = opened(server, relay, tmp_path / "anew")
+    for each, words in said.items():
+        assert words in (await anew.get(each)).body
+    await anew.close()
+
+
 @requirement("imap:twins")
 async def test_what_comes_back_from_ones_own_sending_is_one_mail_with_it(
     server: Dovecot, mailbox: ImapMailbox

@@ -58,7 +58,7 @@ from deskhand.mail.changes import Deed
 from deskhand.mail.imap_folders import ROLES
 from deskhand.mail.imap_query import ImapSearch
 from deskhand.mail.imap_session import Copy, ImapSession, header
-from deskhand.mail.imap_twins import Twins, name_twin
+from deskhand.mail.imap_twins import Twins, list_names
 
 T = TypeVar("T")
 MOST_PLACES = 5000
@@ -540,7 +540,7 @@ class ImapMailbox:
             copies = copies or [
                 replace(copy, id=message_id)
                 for copy in found
-                if name_twin(copy) == message_id
+                if message_id in list_names(copy)
             ]
         if not copies:
             raise NotFound(f"mail {message_id} not found")
