@@ -1457,8 +1457,37 @@ async def test_a_mail_of_which_nobody_knows_can_be_sent_once_more_however_old_it
         await desk.store.write(ledger.change, row, "unknown", **changes)
         study.clock.pass_by(days=30)
         (listed,), _ = await desk.waiting.cards()
-        done = await desk.answers.approve(card.id, listed.digest, "person")
+        done = await desk.answers.approve(card.id, listed.seen, "person")
         assert (listed.state, done.state, len(await sent(desk))) == ("unknown", "sent", 1)
+
+
+@requirement("gate:unknown")
+@pytest.mark.parametrize("hold", ["0", "10"])
+async def test_a_yes_to_a_card_that_was_shown_before_the_mail_may_have_left_sends_it_no_second_time(
+    study: Study, hold: str
+) -> None:
+    """A page that is open elsewhere shows it as it was, and the words are the same."""
+    async with study.opened(DESKHAND_HOLD_SECONDS=hold) as (desk, client):
+        card = await asked(desk, client)
+        row = await desk.gate.find(card.id)
+        for revision in (2, 3):
+            shown = await desk.waiting.card(card.id)
+            changes = {
+                "token": "lost",
+                "revision": revision,
+                "file": file_name(card.id, "send_email", revision),
+            }
+            await desk.store.write(ledger.change, row, "unknown", **changes)
+            for answer in (desk.answers.approve, desk.answers.approve_now):
+                for named in (shown.seen, card.digest):
+                    with pytest.raises(Changed, match="no longer what was shown"):
+                        await answer(card.id, named, "person")
+            row = await desk.gate.find(card.id)
+            assert (row.state, row.revision) == ("unknown", revision)
+        assert await sent(desk) == []
+        # A no may come from anywhere.
+        no = await desk.answers.reject(card.id, card.digest, None, "person")
+        assert no.state == "rejected"
 
 
 @requirement("gate:withdrawn")

@@ -358,8 +358,8 @@ async def test_mails_that_claim_to_be_one_and_are_as_long_are_told_apart_by_thei
         client.delete_messages([1])
         client.expunge([1])
     anew = opened(server, relay, tmp_path / "anew")
-    for each, words in said.items():
-        assert words in (await anew.get(each)).body
+    for name, words in said.items():
+        assert words in (await anew.get(name)).body
     await anew.close()
 
 

@@ -141,7 +141,7 @@ def _show(options: argparse.Namespace) -> None:
         *describe_card(card),
         f"asked: {say_time(card.created)}, by {card.asker}",
         f"expires: {say_time(card.expires)}" if card.expires else "",
-        f"digest: {card.digest}",
+        f"digest: {card.seen}",
         f"note: {card.note}" if card.note else "",
         f"tried again: {say_time(card.retry)}" if card.retry else "",
     ]
@@ -180,7 +180,7 @@ def _approve_seen(options: argparse.Namespace) -> "Card":
             )
         return _at_the_desk(
             lambda desk: desk.answers.respond(
-                card.id, card.digest, choice, "person", claim(desk)
+                card.id, card.seen, choice, "person", claim(desk)
             )
         )
     if not asking.ask_for_yes(card, hold, original):
@@ -188,7 +188,7 @@ def _approve_seen(options: argparse.Namespace) -> "Card":
             "nothing was approved", hint=f"`deskhand reject {card.id}` says no"
         )
     return _at_the_desk(
-        lambda desk: desk.answers.approve_now(card.id, card.digest, "person", claim(desk))
+        lambda desk: desk.answers.approve_now(card.id, card.seen, "person", claim(desk))
     )
 
 
@@ -213,7 +213,7 @@ def _reject(options: argparse.Namespace) -> None:
 
 def _respond(options: argparse.Namespace) -> None:
     async def work(desk: "Desk") -> "Card":
-        digest = options.digest or (await desk.waiting.card(options.id)).digest
+        digest = options.digest or (await desk.waiting.card(options.id)).seen
         return await desk.answers.respond(
             options.id, digest, options.words, "person", claim(desk)
         )
@@ -242,7 +242,7 @@ def _edit(options: argparse.Namespace) -> None:
 
     unseen = options.approve and options.digest is None
     card, hold = _at_request(options, look, unseen=unseen)
-    digest = options.digest or card.digest
+    digest = options.digest or card.seen
 
     def edit(letter: "Letter") -> "Card":
         return _at_the_desk(
@@ -259,12 +259,12 @@ def _edit(options: argparse.Namespace) -> None:
     if options.approve or (sys.stdin.isatty() and asking.ask_for_yes(edited, hold)):
         edited = _at_the_desk(
             lambda desk: desk.answers.approve_now(
-                card.id, edited.digest, "person", claim(desk)
+                card.id, edited.seen, "person", claim(desk)
             )
         )
     elif not options.json:
         print(
-            f"it waits for your yes: deskhand approve {edited.id} --digest {edited.digest}",
+            f"it waits for your yes: deskhand approve {edited.id} --digest {edited.seen}",
             file=sys.stderr,
         )
     _print(edited, options)
@@ -331,7 +331,7 @@ def _fields(card: "Card") -> dict[str, Any]:
     return {
         "id": card.id,
         "state": card.state,
-        "digest": card.digest,
+        "digest": card.seen,
         "revision": card.revision,
         "action": {
             "kind": card.kind,

@@ -108,7 +108,7 @@ def _confirm(card: Card) -> bool:
         _ask("Approve exactly this? [y/N] ")
         return sys.stdin.readline().strip().casefold() in ("y", "yes")
     _ask(f"High risk. Type yes, or the digest {card.digest[:8]}, to approve it: ")
-    return sys.stdin.readline().strip().casefold() in ("yes", card.digest[:8], card.digest)
+    return sys.stdin.readline().strip().casefold() in ("yes", card.digest[:8], card.seen)
 
 
 def _ask(question: str) -> None:

@@ -18,7 +18,7 @@ from deskhand.gate.claims import Claim, Signed
 from deskhand.gate.differences import describe_difference
 from deskhand.gate.ledger import Change, Conflict
 from deskhand.gate.letters import Letter, edit_action
-from deskhand.gate.persons_word import PersonsWord, demand_seen
+from deskhand.gate.persons_word import PersonsWord, demand_doubt_seen, demand_seen
 from deskhand.gate.proofs import Answer
 from deskhand.gate.question import Question
 from deskhand.gate.refusals import not_together, not_what_was_seen, too_late
@@ -39,7 +39,8 @@ class Answers(PersonsWord):
         self, request_id: str, digest: str, by: str, proof: Claim = "page"
     ) -> Card:
         """A yes that rests for `hold_seconds` and can be taken back until then."""
-        await self._hold([await self._open(request_id, digest)], by, proof)
+        request = demand_doubt_seen(await self._open(request_id, digest), digest)
+        await self._hold([request], by, proof)
         return await self._waiting.card(request_id)
 
     async def approve_all(
@@ -64,7 +65,7 @@ class Answers(PersonsWord):
         self, request_id: str, digest: str | None, by: str, proof: Claim = "terminal"
     ) -> Card:
         """A yes without a hold: to this digest, or to what is there in this moment."""
-        request = demand_seen(await self._demand_undecided(request_id), digest)
+        request = demand_doubt_seen(await self._demand_undecided(request_id), digest)
         if request.state != "approved":
             now = self._now()
             word: Word = "held" if request.is_early(now) else "approved"

@@ -79,7 +79,9 @@ class Card:
     kind: Kind
     state: CardState
     digest: str
-    """Of everything that would be sent; the answer names it."""
+    """Of everything that would be sent."""
+    seen: str
+    """What an answer names."""
     revision: int
     account: str
     to: tuple[Recipient, ...]
@@ -219,6 +221,7 @@ def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
         kind=kind_of(request),
         state=state,
         digest=request.digest,
+        seen=request.seen,
         revision=request.revision,
         account=mail.account,
         to=named[0],

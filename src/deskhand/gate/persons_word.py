@@ -78,6 +78,7 @@ class PersonsWord:
         words: str | None = None,
     ) -> Said:
         """What a passkey has to sign for this answer; of an edited text the digest is the new one."""
+        requests = [(name, _digest_of(seen)) for name, seen in requests]
         if letter is not None:
             requests = [
                 (name, edit_action(await self._waiting.find(name), letter).digest)
@@ -111,9 +112,20 @@ def _make_said_to_permit(request: Request, card: Card, terms: Terms) -> Said:
     return Said(word="permitted", about=((request.id, request.digest), agreed))
 
 
-def demand_seen(request: Request, digest: str | None) -> Request:
+def demand_seen(request: Request, seen: str | None) -> Request:
     """The request, where it is what the person saw; an answer to anything else leaves a
     yes that rests as it is."""
-    if digest is not None and request.digest != digest:
+    if seen is not None and request.digest != _digest_of(seen):
         raise not_what_was_seen(request)
     return request
+
+
+def demand_doubt_seen(request: Request, seen: str | None) -> Request:
+    """For a yes: the same, and where the mail may have left by now, the person saw that it may."""
+    if seen is not None and request.state == "unknown" and request.seen != seen:
+        raise not_what_was_seen(request)
+    return demand_seen(request, seen)
+
+
+def _digest_of(seen: str) -> str:
+    return seen.partition("-")[0]

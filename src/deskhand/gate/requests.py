@@ -184,6 +184,14 @@ class Request:
         return self.action.send_at is not None and now < self.action.send_at
 
     @property
+    def seen(self) -> str:
+        """What an answer names that was given to it as it is: of one that may have left the revision too, since a yes
+        sends it once more."""
+        if self.state != "unknown":
+            return self.digest
+        return f"{self.digest}-{self.revision}"
+
+    @property
     def may_have_left(self) -> bool:
         """It was begun to be sent, or is sent once more: a try of that which failed says
         nothing about the first."""
