@@ -11,6 +11,7 @@ import pytest
 from deskhand.gate import ledger
 from deskhand.gate.actions import SendEmail
 from deskhand.gate.asking import open_request
+from deskhand.gate.rows import find_one
 from deskhand.gate.toolcall import ToolCall
 from tests.gate.site import HELLO, Site, said
 from tests.requirements import requirement
@@ -114,6 +115,26 @@ async def test_without_a_terminal_high_risk_wants_a_word_that_it_was_looked_at(
         done = site.home.command("approve", row["id"], "--digest", row["digest"])
         assert done.returncode == 0, done.stderr
         assert site.home.command("approve", row["id"]).returncode == 0  # said before
+
+
+@requirement("gate:unknown")
+async def test_without_a_terminal_what_may_have_left_wants_a_word_that_this_was_seen(
+    site: Site,
+) -> None:
+    """A script that says yes until it is told that all went well would send it again."""
+    async with site.client("email") as client:
+        await said(client, "send_email", **HELLO)
+    desk = site.desk()
+    request = await desk.store.read(find_one, "1 = 1")
+    assert request is not None
+    await desk.store.write(ledger.change, request, "unknown", token="lost", revision=2)
+    row = json.loads(site.home.command("approvals", "--json").stdout)
+    for given in ([], ["--digest", request.digest]):
+        refused = site.home.command("approve", row["id"], *given)
+        assert refused.returncode in (2, 5), refused.stderr
+    done = site.home.command("approve", row["id"], "--digest", row["digest"])
+    assert done.returncode == 0, done.stderr
+    desk.close()
 
 
 @requirement("gate:content-bound")

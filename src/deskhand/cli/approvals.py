@@ -193,12 +193,17 @@ def _approve_seen(options: argparse.Namespace) -> "Card":
 
 
 async def _demand_harmless(desk: "Desk", request_id: str) -> None:
-    """Where nobody can be asked, what is of high risk wants a word that says it was looked at."""
+    """Where nobody can be asked, what is of high risk or may have left wants a word that says it was looked at."""
     card = await desk.waiting.card(request_id)
+    hint = f"look at it with `deskhand show {request_id}`, then add its --digest, or --yes"
+    if card.state == "unknown":
+        raise InvalidInput(
+            f"{NO_TERMINAL}, and nobody knows whether this was done already", hint=hint
+        )
     if card.risk.level == "high" and card.state in _ANSWERABLE:
         raise InvalidInput(
             f"{NO_TERMINAL}, and this is of high risk: {card.risk.reasons[0]}",
-            hint=f"look at it with `deskhand show {request_id}`, then add its --digest, or --yes",
+            hint=hint,
         )
 
 
