@@ -63,7 +63,16 @@ def test_a_door_a_rule_and_a_model_have_words_too() -> None:
     # Nor does it say what only the desk knows: by which token somebody came.
     quoted = Implementation(name="x", title="Claude, with the token “mine”", version="1")
     assert describe_caller(quoted) == "Claude, with the token 'mine' 1 on this machine"
-    for name in ("you", "You, on the page", "the desk", "your rule"):
+    posing = (
+        "\u0443\u043eu",
+        "\uff59\uff4f\uff55",
+        "(you)",
+        "your_rule",
+        "Deskhand",
+        "yourself",
+        "- My desk",
+    )
+    for name in ("you", "You, on the page", "the desk", "your rule", *posing):
         says = f"a program that calls itself “{name}” on this machine"
         assert describe_caller(Implementation(name=name, version="")) == says
     assert (

@@ -20,7 +20,7 @@ from deskhand import tokens
 from deskhand.errors import OutOfScope, printable
 from deskhand.servers.stdio import LASTING
 from deskhand.tokens import Area, Token
-from deskhand.unseen import spell_out_name
+from deskhand.unseen import reads_as, spell_out_name
 
 _DESK = "desk"
 """The client id of the desk's own token, which opens everything; an assistant's has a prefix before its name."""
@@ -44,8 +44,10 @@ _PROGRAMS = {
 _NAMELESS = frozenset({"", "mcp", "mcp-client", "example-client"})
 """What a library says where the program that uses it has not named itself."""
 
-_OWN_WORDS = re.compile(r"(?:you|your|the|person|desk)\b", re.IGNORECASE)
-"""With these the desk speaks of the person and of itself; a program's name that begins so is quoted."""
+_OWN_WORDS = re.compile(
+    r"[\W_]*(?:you|yours?|yourself|me|my|the|person|desk|deskhand)(?![^\W_])"
+)
+"""With these the desk speaks of the person and of itself; a program's name that reads so is quoted."""
 
 Authenticate = Callable[[str, str | None], Awaitable[Token | None]]
 """Finds what is kept of a token that an assistant or a user shows at an endpoint."""
@@ -78,7 +80,7 @@ def describe_caller(said: Implementation | None) -> str:
         known = _PROGRAMS.get(said.name.casefold())
         name = printable(f"{known or said.title or said.name} {said.version}", 1000)
         name = printable(spell_out_name(name), 60).strip()
-    if _OWN_WORDS.match(name):
+    if _OWN_WORDS.match(reads_as(name)):
         name = f"a program that calls itself “{name[:50]}”"
     token = client()
     if token is None:
