@@ -352,6 +352,30 @@ async def test_what_was_seen_in_a_long_note_before_its_change_hides_no_yes_behin
     assert found == authorship.marks_of(f"{changed}\n\u00e9")
 
 
+ELSEWHERE = {
+    "of another account": "thread_id: work~t1",
+    "wide letters": "to: \uff41nn@example.org",
+    "another full stop": "to: ann@example\u3002org",
+    "vowel signs": "to: ann@\u0909\u0926\u093e\u0939\u0930\u0923.\u092d\u093e\u0930\u0924",
+    "accents apart": "to: ann@cafe\u0301.example",
+    "more than letters": "to: a~b@example.org",
+}
+
+
+@requirement("gate:authorship")
+@pytest.mark.parametrize("named", ELSEWHERE.values(), ids=ELSEWHERE.keys())
+async def test_a_tools_yes_stays_one_to_whomever_it_is(site: Site, named: str) -> None:
+    """In letters that fold into others, to a domain of another script, in a thread of another account."""
+    desk = site.desk()
+    desk.vault.save(
+        "Inbox/bait.md", f"---\ntype: email_reply\nsubject: a\n{named}\n---\n".encode()
+    )
+    desk.close()
+    put(site, f"---\ntype: email_reply\nstatus: approved\n{named}\n---\n")
+
+    assert "an assistant wrote or moved" in idle_files(site)["Approved/mine.md"]
+
+
 LETTER = """Dear Ann,
 
 here are all our prices of this year, as you wished.

@@ -36,9 +36,10 @@ _YES = re.compile("|".join(kind.replace("_", "[_-]") for kind in MAIL_TYPES.valu
 _LONGEST_YES = max(map(len, MAIL_TYPES.values()))
 _LONG = 50_000
 _PART = r"[^\s<>()\[\],;:\"\\@]"
-_ADDRESS = re.compile(rf"(?<!{_PART})({_PART}++)@(?=([\w.-]++))")
+# A domain of another script has signs that are no letters; in a sentence signs follow that are none of its.
+_ADDRESS = re.compile(rf"(?<!{_PART})({_PART}++)@(?=([\w.-]*+))(?=({_PART}++))")
 _SIGNS = re.compile(r"[^\w.]")
-_THREAD = re.compile(r"thread[_-]?id\W{0,10}([\w.@+=/-]{1,300})")
+_THREAD = re.compile(r"thread[_-]?id\W{0,10}([\w.@+=/~-]{1,300})")
 _NAMED = 1000
 """How many people a note may name that has the words of a yes; one that names more is not written."""
 _THREADS = 10_000
@@ -111,8 +112,11 @@ def follow(tx: Transaction, before: list[str], after: list[str]) -> None:
 
 def is_a_tools_yes(tx: Transaction, properties: Mapping[str, Any]) -> bool:
     """Whether a tool wrote or moved an approval of the same recipient or thread."""
-    named = [_address(str(properties.get("to"))), str(properties.get("thread_id"))]
-    marks = [_mark("yes", each.casefold()) for each in named if each]
+    named = {str(properties.get("thread_id")).casefold()}
+    if to := _address(str(properties.get("to"))):
+        # As they are read out of a note, where what is odd in them is cut off or made plain.
+        named |= {to, *_named(_plain([to]))}
+    marks = [_mark("yes", each) for each in named]
     return any(_is_known(tx, mark) for mark in (*marks, mark_of(properties)))
 
 
@@ -191,9 +195,9 @@ def _all_words(properties: Mapping[str, Any]) -> str:
 
 def _named(said: str) -> list[str]:
     """Everybody whom a text names, and every thread."""
-    people = {*islice(_people(said), _NAMED + 1)}
+    people = {*islice(_people(said), 2 * _NAMED + 1)}
     threads = {match[1] for match in islice(_THREAD.finditer(said), _THREADS)}
-    if len(people) > _NAMED:
+    if len({local for local, _ in people}) > _NAMED or len(people) > 2 * _NAMED:
         raise InvalidInput(
             f"the note has the words of an approval and names more than {_NAMED:,} people",
             hint="keep the list of people in a note of its own",
@@ -205,10 +209,11 @@ def _people(said: str) -> Iterator[tuple[str, str]]:
     """What stands before and behind each @, once."""
     seen: set[tuple[str, str]] = set()
     for match in _ADDRESS.finditer(said):
-        person = (match[1][-_LONGEST:], match[2][:_LONGEST].strip("._-"))
-        if person not in seen:
-            seen.add(person)
-            yield person
+        for domain in (match[2], match[3]):
+            person = (match[1][-_LONGEST:], domain[:_LONGEST].strip("._-"))
+            if person not in seen:
+                seen.add(person)
+                yield person
 
 
 def _forms(person: tuple[str, str]) -> Iterator[str]:
