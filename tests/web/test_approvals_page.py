@@ -97,6 +97,32 @@ async def drafted(desk: Desk, *mails: bytes) -> list[Card]:
     return cards
 
 
+@requirement("gate:unknown")
+async def test_two_pages_that_answer_one_card_send_no_second_mail_where_the_first_may_have_left(
+    desk: Desk, person: Person
+) -> None:
+    await asked(desk)
+    card = await the_card(desk)
+    named = re.compile(r'name="digest" value="([^"]+)"')
+    before = named.findall((await person.reads(f"/approvals/{card.id}")).text)[0]
+    row = await desk.gate.find(card.id)
+    await desk.store.write(
+        ledger.change, row, "unknown", token="lost", frozen=desk.now(), revision=2
+    )
+
+    page = f"/approvals/{card.id}"
+    stale = await person.sends(f"{page}/approve", {"digest": before}, at=page)
+    assert (stale.status_code, (await desk.gate.find(card.id)).state) == (409, "unknown")
+    shown = named.findall((await person.reads(page)).text)[0]
+    again = await person.sends(f"{page}/approve", {"digest": shown}, at=page)
+    assert (again.status_code, (await desk.gate.find(card.id)).state) == (303, "held")
+    assert (
+        await person.sends(f"{page}/undo", {"digest": shown}, at=page)
+    ).status_code == 303
+    no = await person.sends(f"{page}/reject", {"digest": before}, at=page)
+    assert (no.status_code, (await desk.gate.find(card.id)).state) == (303, "rejected")
+
+
 @requirement("page:card")
 async def test_a_card_shows_exactly_what_would_leave_and_what_to_know_of_it(
     desk: Desk, person: Person
