@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anyio import fail_after
+from anyio import fail_after, to_thread
 from anyio.lowlevel import checkpoint
 
 from deskhand.config import load
@@ -713,6 +713,26 @@ async def test_whoever_waits_no_more_for_a_slow_relay_is_held_up_by_nobody(
     assert await asyncio.to_thread(relay.is_left.wait, 10)
     assert isinstance(await mailbox.check(token, mail), Unclear)
     assert len(relay.delivered) == 1
+
+
+@requirement("imap:slow")
+async def test_many_mails_that_a_slow_relay_keeps_leave_the_threads_of_the_desk_to_others(
+    relay: Relay, mailbox: ImapMailbox
+) -> None:
+    relay.chance = Slow
+    mails = [outgoing(action_id=f"act-{number}") for number in range(40)]
+    tokens = [await mailbox.prepare(mail) for mail in mails]
+    async with asyncio.TaskGroup() as sending:
+        tasks = [
+            sending.create_task(mailbox.send(token, mail, unwritten))
+            for token, mail in zip(tokens, mails, strict=True)
+        ]
+        with fail_after(10):
+            await to_thread.run_sync(relay.is_slow.wait)
+            for _ in range(100):
+                assert await asyncio.to_thread(os.getpid) == os.getpid()
+        for each in tasks:
+            each.cancel()
 
 
 @requirement("imap:slow")

@@ -62,6 +62,8 @@ from deskhand.mail.imap_twins import Twins, list_names
 
 T = TypeVar("T")
 MOST_PLACES = 5000
+RELAYED_AT_ONCE = 4
+"""A relay that is slow takes no thread from anybody else."""
 _TAKEN = "taken"
 """Stands for the permit once the server said that it took the mail: what is left to do is the copy in Sent."""
 
@@ -87,6 +89,7 @@ class ImapMailbox:
         self._session: ImapSession | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="imap")
         self._listening = ThreadPoolExecutor(1, thread_name_prefix="imap-bell")
+        self._relaying = ThreadPoolExecutor(RELAYED_AT_ONCE, thread_name_prefix="smtp")
         self._bell: ImapSession | None = None
         self._ends = False
         self._twins = Twins()
@@ -273,7 +276,7 @@ class ImapMailbox:
     async def send(self, token: str, mail: Outgoing, keep: Keep) -> Sent:
         """The token is kept before the last dot, without which no server has a mail, and
         again once it was taken."""
-        account, server = await asyncio.to_thread(self._offer, mail)
+        account, server = await self._in_relay_thread(partial(self._offer, mail))
 
         def finish() -> None:
             if not permits.take(self._permits, _permit(token)):
@@ -289,7 +292,7 @@ class ImapMailbox:
 
         with closing(server):
             await keep(token)
-            await _do_on_line(server, finish)
+            await self._finish(server, finish)
         with suppress(
             UnderWay
         ):  # somebody else looks after it by now; it has left all the same
@@ -419,18 +422,33 @@ class ImapMailbox:
 
     async def try_relay(self) -> None:
         """Sign in where mail is handed over, and hand over none."""
-        await asyncio.to_thread(lambda: smtp.try_sign_in(*self._relay()))
+        await self._in_relay_thread(lambda: smtp.try_sign_in(*self._relay()))
 
     async def close(self) -> None:
         # A bell that is only being signed in cannot be hung up; it looks at this before it listens.
         self._ends = True
         if self._bell is not None:
             self._bell.hang_up()
+        self._relaying.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._listening.shutdown)
         if self._bell is not None:
             self._bell.drop()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._sign_out)
         self._thread.shutdown()
+
+    async def _in_relay_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._relaying, work)
+
+    async def _finish(self, server: smtp.Dialogue, finish: Callable[[], None]) -> None:
+        """Whoever stops waiting hangs up: a connection is closed when nobody reads from it any more."""
+        finishing = asyncio.ensure_future(self._in_relay_thread(finish))
+        try:
+            await asyncio.shield(finishing)
+        except asyncio.CancelledError:
+            server.hang_up()
+            with CancelScope(shield=True):
+                await asyncio.gather(finishing, return_exceptions=True)
+            raise
 
     def _offer(self, mail: Outgoing) -> tuple[Account, smtp.Dialogue]:
         """Hand the mail over up to its last dot; a token that is not taken is renewed once."""
@@ -545,18 +563,6 @@ class ImapMailbox:
         if not copies:
             raise NotFound(f"mail {message_id} not found")
         return copies
-
-
-async def _do_on_line(server: smtp.Dialogue, work: Callable[[], None]) -> None:
-    """In a thread. Whoever stops waiting hangs up: a connection is closed when nobody reads from it any more."""
-    doing = asyncio.get_running_loop().run_in_executor(None, work)
-    try:
-        await asyncio.shield(doing)
-    except asyncio.CancelledError:
-        server.hang_up()
-        with CancelScope(shield=True):
-            await asyncio.gather(doing, return_exceptions=True)
-        raise
 
 
 def _concerns(change: Deed, copy: Copy, archive: str) -> bool:
