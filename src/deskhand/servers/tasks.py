@@ -425,14 +425,17 @@ def acting_user(desk: Desk, ctx: Caller) -> str:
     if (owner := callers.subject()) is not None:
         return owner
     in_header = tokens.user_in_header((ctx.headers or {}).get("x-user-id", ""))
-    named = {name for name in (_meta(ctx, "user_id"), in_header) if name not in (None, "")}
+    named: list[Any] = []  # a client may name anything, such as a list
+    for name in (_meta(ctx, "user_id"), in_header):
+        if name not in (None, "", *named):
+            named.append(name)
     if ctx.headers is not None and not callers.is_service():
-        named = set()
+        named = []
     if not named and desk.settings.user is not None:
-        named = {desk.settings.user}
+        named = [desk.settings.user]
     said = "Missing user context in MCP request"
     if len(named) == 1:
-        user = named.pop()
+        (user,) = named
         if tokens.is_user_id(user):
             return str(user)
         said += (
