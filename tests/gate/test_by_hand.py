@@ -638,6 +638,14 @@ IDLE = {
         "---\ntype: email_send\nstatus: approved\nto: a@b.example\ndigest: 12\n---\n",
         "no request of this",
     ),
+    "a list.md": (
+        "---\ntype: email_send\nstatus: approved\nto: a@b.example\naction_type: [send_email]\n---\n",
+        "its action_type is ['send_email']",
+    ),
+    "an object.md": (
+        "---\ntype: email_reply\nstatus: approved\nto: a@b.example\naction_type: {x: 1}\n---\n",
+        "its action_type is {'x': 1}",
+    ),
     "unsent.md": ("---\nto: nonsense\nsubject: x\n---\nx", "nonsense"),
     "lost.md": (
         "---\nto: a@b.example\nsubject: x\nreply_to_message_id: none\n---\nx",
@@ -669,7 +677,7 @@ async def test_every_file_in_approved_that_releases_nothing_is_named_with_its_re
     async with served(web_site(desk)) as address, signed_in(desk, address) as person:
         page = (await person.reads("/")).text
     desk.close()
-    assert "15 files in Approved/ release nothing" in page
+    assert "17 files in Approved/ release nothing" in page
     assert re.search(r"Approved/pending\.md</bdi>: its status is pending", page)
     assert site.sent == []
 

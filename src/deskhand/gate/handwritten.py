@@ -25,9 +25,8 @@ def explain_approval(given: Mapping[str, Any], now: datetime) -> str | None:
     """Why a hand-written approval covers no mail at all; None where it waits for one."""
     if given.get("status") != "approved":
         return f"its status is {given.get('status')!s:.40}, not approved"
-    if (kind := given.get("action_type")) is not None and given["type"] != MAIL_TYPES.get(
-        kind
-    ):
+    kind = given.get("action_type")
+    if kind is not None and given["type"] != MAIL_TYPES.get(str(kind)):
         return f"its action_type is {kind!s:.40}, and its type {given['type']}"
     if given.get("to") is None and given.get("thread_id") is None:
         return "it names no recipient and no thread"
