@@ -242,6 +242,47 @@ async def test_a_backend_that_failed_is_told_without_its_own_text(home: Home) ->
     assert "password" not in json.dumps(error)
 
 
+@requirement("tasks:errors")
+@pytest.mark.parametrize(
+    ("answer", "fields"),
+    [
+        ({"detail": [{"loc": [["title"]], "msg": ["too long"], "input": {"a": 1}}]}, None),
+        ({"detail": [{"loc": "title", "msg": "too long"}]}, None),
+        ({"errors": [{"field": ["title"], "message": 5, "suggestion": ["x"]}]}, None),
+        (
+            {"errors": [{"field": "title", "message": "no", "received_value": [1]}, 5]},
+            [
+                {
+                    "field": "title",
+                    "message": "no",
+                    "received_value": "[1]",
+                    "suggestion": None,
+                }
+            ],
+        ),
+        (
+            {"detail": [{"loc": ["body", {"a": 1}], "msg": "m" * 600}]},
+            [
+                {
+                    "field": "body",
+                    "message": f"{'m' * 500}… (600 characters)",
+                    "received_value": None,
+                    "suggestion": "See the schema",
+                }
+            ],
+        ),
+    ],
+)
+async def test_whatever_stands_in_a_backends_refusal_it_is_a_validation_error(
+    home: Home, answer: Any, fields: list[dict[str, Any]] | None
+) -> None:
+    async with backend_at(home, Recorder(422, answer), user="ann") as client:
+        error = await refused(client, "update_task", task_id=1, title="x")
+
+    assert error["error_type"] == "validation_error"
+    assert (error["details"] or {}).get("fields") == fields
+
+
 @requirement("tasks:validation")
 async def test_a_long_value_is_named_by_its_beginning_and_length(home: Home) -> None:
     async with backend_at(home, Recorder(201, task(1)), user="ann") as client:

@@ -311,25 +311,35 @@ def _reason_of(said: dict[str, Any]) -> str:
 
 
 def _fields(said: dict[str, Any]) -> list[FieldProblem]:
-    """The backend's field list: ours, or the one that FastAPI makes by itself."""
+    """The backend's field list: ours, or the one that FastAPI makes by itself. What has another form is left out."""
     match said:
         case {"errors": [*found]}:
             return [
-                FieldProblem(
-                    item["field"],
-                    item["message"],
-                    item.get("received_value"),
-                    item.get("suggestion"),
-                )
+                _read_field(item)
                 for item in found
-                if isinstance(item, dict) and {"field", "message"} <= item.keys()
+                if isinstance(item, dict) and _has_texts(item, "field", "message")
             ]
         case {"detail": [*found]}:
             told = [
-                item
+                item | {"msg": printable(item["msg"], 500)}
                 for item in found
-                if isinstance(item, dict) and {"loc", "msg"} <= item.keys()
+                if isinstance(item, dict)
+                and isinstance(item.get("loc"), list)
+                and _has_texts(item, "msg")
             ]
             return problems({"input": None, "type": "", **item} for item in told)
         case _:
             return []
+
+
+def _read_field(item: dict[str, Any]) -> FieldProblem:
+    more = {
+        name: printable(item[name], 500)
+        for name in ("received_value", "suggestion")
+        if item.get(name) is not None
+    }
+    return FieldProblem(printable(item["field"]), printable(item["message"], 500), **more)
+
+
+def _has_texts(item: dict[str, Any], *names: str) -> bool:
+    return all(isinstance(item.get(name), str) for name in names)
