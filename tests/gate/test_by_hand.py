@@ -591,6 +591,31 @@ async def test_a_yes_that_the_person_writes_anew_counts_although_it_reads_like_a
 
 
 @requirement("gate:hand-written")
+@requirement("gate:named")
+async def test_of_two_files_with_the_very_same_words_one_counts_and_the_other_is_named(
+    site: Site,
+) -> None:
+    async with site.client("email") as client:
+        site.write("one.md")
+        site.write("two.md")
+        assert (await said(client, "send_email", **HELLO)).startswith(
+            "Email sent successfully."
+        )
+        (left,) = site.files("Approved")
+        refusal = await said(client, "send_email", **HELLO | {"body": "two"})
+        assert refusal.startswith(REFUSED)
+        why = "or a file with its very words, was used before"
+        assert f"Approved/{left.name}, {why}" in refusal
+        assert why in idle_files(site)[f"Approved/{left.name}"]
+
+        left.write_text(f"{left.read_text()}Once more.\n")
+        assert (await said(client, "send_email", **HELLO | {"body": "two"})).startswith(
+            "Email sent successfully."
+        )
+    assert len(site.sent) == 2
+
+
+@requirement("gate:hand-written")
 async def test_a_file_from_a_clock_that_is_ahead_is_used_once(site: Site) -> None:
     file = site.write()
     ahead = (0, round(site.clock().timestamp() + 900_000) * 1_000_000_000)

@@ -43,7 +43,10 @@ class Asking:
             f" {self._door.how}, the same call {request.action.effect}."
         )
         if used:
-            where = f"{used[0].path} was used before and is no new yes. {where}"
+            where = (
+                f"{used[0].path}, or a file with its very words, was used before and is no new yes."
+                f" {where}"
+            )
         waits = _describe_wait(request)
         if request.revision > 1:
             said = f"The approval file was edited, so it released nothing. {where}"

@@ -95,7 +95,7 @@ def _explain_approval(
     if authorship.is_a_tools_yes(tx, found.properties):
         return _NOT_THE_PERSONS
     if sends.was_used(tx, found):
-        return "it was used before; write it anew to say yes once more"
+        return "it, or a file with its very words, was used before; write it anew to say yes once more"
     return handwritten.explain_approval(found.properties, now)
 
 
