@@ -17,6 +17,7 @@ from tests.tasks.service import Service, ok, refused
 
 pytestmark = pytest.mark.anyio
 
+JSON = {"Content-Type": "application/json"}
 SECRET = "the text of a description that nobody may keep"
 TITLE = f"call ann@example.com {'x' * 60}"
 Entries = Callable[[], list[dict[str, Any]]]
@@ -139,6 +140,22 @@ async def test_each_change_over_mcp_is_one_entry_though_a_backend_process_stands
         ("tasks_mcp", "mark_task_completed", name, "success"),
         ("tasks_mcp", "delete_task", name, "success"),
         ("tasks_mcp", "delete_task", name, "rejected"),
+    ]
+
+
+@requirement("tasks:record")
+async def test_a_body_that_nobody_can_read_is_a_refusal_on_the_record(
+    rest: httpx2.AsyncClient, entries: Entries
+) -> None:
+    answer = await rest.post("/tasks", content=b"[" * 20_000, headers=JSON)
+    other = await rest.put("/tasks/7", content=b"{", headers=JSON)
+
+    assert (answer.status_code, other.status_code) == (400, 422)
+    recorded = [each.headers.get("x-deskhand-recorded") for each in (answer, other)]
+    assert recorded == ["1", "1"]
+    assert brief(entries()) == [
+        ("tasks_api", "create_task", "tasks", "rejected"),
+        ("tasks_api", "update_task", "task 7", "rejected"),
     ]
 
 

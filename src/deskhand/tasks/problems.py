@@ -66,8 +66,9 @@ async def refuse_fields(request: Request, error: Exception) -> Response:
 
 
 async def refuse_route(request: Request, error: Exception) -> Response:
-    """A path or a method that is not served."""
+    """A path or a method that is not served, or a body that cannot be read at all."""
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
+    request.state.error = InvalidInput(printable(error.detail))
     headers = dict(error.headers or {})
     if error.status_code == 405:
         # The router names the methods of one route; a path has several.
