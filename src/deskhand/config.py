@@ -372,7 +372,7 @@ class Settings(BaseModel):
         "How much the servers write to stderr.",
         "INFO",
     )
-    service_auth_token: Secret | None = option(
+    service_auth_token: Annotated[Secret, BeforeValidator(_strip)] | None = option(
         "service_auth_token",
         "SERVICE_AUTH_TOKEN",
         "a secret text",

@@ -148,6 +148,17 @@ def test_a_backend_without_the_service_token_is_a_setting_that_is_missing(
         _ = desk.tasks
 
 
+@requirement("tasks:settings")
+@pytest.mark.parametrize("read", ["a-token\n", "a-token\r\n", " a-token "])
+def test_a_token_that_was_read_from_a_file_may_end_as_the_file_does(
+    tmp_path: Path, read: str
+) -> None:
+    loaded = load({"DESKHAND_HOME": str(tmp_path), "SERVICE_AUTH_TOKEN": read}).settings
+
+    assert loaded.service_auth_token is not None
+    assert loaded.service_auth_token.get_secret_value() == "a-token"
+
+
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "", "../etc/passwd"])
 def test_a_zone_that_is_none_is_refused(tmp_path: Path, zone: str) -> None:
     with pytest.raises(BadConfig):
