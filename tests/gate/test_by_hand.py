@@ -687,6 +687,8 @@ async def test_every_file_in_approved_that_releases_nothing_is_named_with_its_re
     for name, (text, _) in IDLE.items():
         put(site, text, name=name)
     site.write("fine.md")
+    for hidden in (".DS_Store", ".fine.md"):
+        site.write(hidden)
     (site.home.vault / "Approved" / "link.md").symlink_to(put(site, "secret", "Notes"))
     (site.home.vault / "Approved" / "latin.md").write_bytes(b"---\nto: \xe9\n---\n")
     await orchestrate(site)
