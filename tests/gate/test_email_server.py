@@ -512,6 +512,7 @@ async def test_bad_input_gets_a_clear_error_and_nothing_is_sent_or_asked(
         answer = await said(client, "send_email", **HELLO | change)
 
     assert answer.startswith(problem)
+    assert ("(got '')" in answer) == ("" in change.values())
     assert site.sent == []
     assert site.files("Pending_Approval") == []
     assert [file.name for file in site.files("Approved")] == ["yes.md"]

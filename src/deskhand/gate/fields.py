@@ -38,17 +38,15 @@ def _text(text: str) -> str:
         raise _invalid(
             "body",
             f"The body has {len(text):,} characters; at most {BODY_LIMIT:,} are allowed",
-            "",
         )
     if "\0" in text:
-        raise _invalid("body", "The body holds a NUL character", "")
+        raise _invalid("body", "The body holds a NUL character")
     return text
 
 
-def _invalid(field: str, message: str, received: str) -> InvalidInput:
-    return InvalidInput(
-        message, fields=[FieldProblem(field, message, printable(received, 60))]
-    )
+def _invalid(field: str, message: str, received: str | None = None) -> InvalidInput:
+    shown = received and printable(received, 60)
+    return InvalidInput(message, fields=[FieldProblem(field, message, shown)])
 
 
 def _name(text: str, info: ValidationInfo) -> str:
