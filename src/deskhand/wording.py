@@ -48,6 +48,11 @@ MAILS = {
 }
 """Of a mail that came in."""
 
+_LABELS = frozenset(
+    {"INBOX", "UNREAD", "STARRED", "IMPORTANT", "SENT", "DRAFT", "TRASH", "SPAM"}
+)
+"""Of a mailbox itself; any other label the person or a program made."""
+
 RESULTS = {
     "success": "done",
     "waiting": "waiting",
@@ -119,6 +124,15 @@ _TOOL = re.compile(r"(?P<server>[\w.-]{1,60})/(?P<tool>[a-z][a-z0-9]*(?:_[a-z0-9
 def name_state(state: str, kind: str = "send_email") -> str:
     """The state of a request of that kind."""
     return _UNSENT.get(kind, {}).get(state) or STATES[state]
+
+
+def name_label(label: str) -> str:
+    """The label of a mail: one of the mailbox itself in plain letters."""
+    if label in _LABELS:
+        return label.lower()
+    if label.startswith("CATEGORY_"):
+        return spaced(label.removeprefix("CATEGORY_").lower())
+    return label
 
 
 def name_result(result: str) -> str:

@@ -55,7 +55,7 @@ def test_a_door_a_rule_and_a_model_have_words_too() -> None:
         "openai:gpt-9": "the model gpt-9 (openai)",
     }
     assert {door: describe_asker(None, door) for door in words} == words
-    assert describe_caller(None) == "An assistant on this machine"
+    assert describe_caller(None) == "an assistant on this machine"
     stranger = Implementation(name="x", title="The\u202ePerson\n" + "a" * 99, version="")
     assert describe_caller(stranger).count("\n") == 0
     assert len(describe_caller(stranger)) < 100

@@ -539,7 +539,7 @@ def test_the_list_is_kept_at_the_command_line(home: Home) -> None:
     )
     assert shown.splitlines() == [
         "Later",
-        f"  {task['id']:>4}  Call sawmill  Wed 20 Nov 2030 17:00  #phone",
+        f"  {task['id']:>4}  Call sawmill  Wed 20 Nov 2030, 17:00  #phone",
     ]
     assert done.startswith("done: Call sawmill")
     assert nothing == "No task here.\n"
@@ -575,12 +575,12 @@ def test_a_day_alone_moves_one_task_of_a_series_and_with_the_rule_all_that_follo
     as_moved = home.command("tasks", "done", "2", **own).stdout
 
     assert once.splitlines() == [
-        "changed: 1  Sport  Wed 20 Nov 2030 10:00  every week",
+        "changed: 1  Sport  Wed 20 Nov 2030, 10:00  every week",
         "  this time only; name the rule as well to move what follows: … every week",
     ]
-    assert "it comes again as 2, Tue 26 Nov 2030 09:00" in as_before
+    assert "it comes again as 2, Tue 26 Nov 2030, 09:00" in as_before
     assert "this time only" not in moved
-    assert "it comes again as 3, Wed 4 Dec 2030 10:00" in as_moved
+    assert "it comes again as 3, Wed 4 Dec 2030, 10:00" in as_moved
 
 
 @requirement("tasks:cli")
@@ -596,14 +596,14 @@ def test_a_task_is_changed_by_the_words_that_make_one_and_deleted_and_comes_back
 
     run("add", "Call sawmill 2030-11-20 17:00 #phone !high @Barn")
     assert run("edit", "1", "9:30") == (
-        "changed: 1  Call sawmill  Wed 20 Nov 2030 09:30  !high  @Barn  #phone\n"
+        "changed: 1  Call sawmill  Wed 20 Nov 2030, 09:30  !high  @Barn  #phone\n"
     )
     assert run(
         "edit", "1", "Call", "the", "mill", "!low", "#wood", "every", "2", "weeks"
     ) == (
-        "changed: 1  Call the mill  Wed 20 Nov 2030 09:30  every 2 weeks  !low  @Barn  #phone  #wood\n"
+        "changed: 1  Call the mill  Wed 20 Nov 2030, 09:30  every 2 weeks  !low  @Barn  #phone  #wood\n"
     )
-    assert "Thu 21 Nov 2030 09:30  !low" in run(
+    assert "Thu 21 Nov 2030, 09:30  !low" in run(
         "edit", "1", "2030-11-21 9:30", "--clear", "repeat"
     )
     cleared = json.loads(
@@ -629,7 +629,7 @@ def test_a_task_is_changed_by_the_words_that_make_one_and_deleted_and_comes_back
     )
     assert run("list") == "No task here.\n"
     run("undo")
-    assert "1  Call the mill  Thu 21 Nov 2030 09:30  !low  @Barn  #phone  #wood" in run(
+    assert "1  Call the mill  Thu 21 Nov 2030, 09:30  !low  @Barn  #phone  #wood" in run(
         "list"
     )
     assert json.loads(run("delete", "1", "--yes", "--json")) == {

@@ -1,5 +1,6 @@
 """The page in daily use, in a real browser: mails, tasks, notes and cards one after the other."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.gate.actions import SendEmail
 from deskhand.gate.cards import Card
+from deskhand.mail.changes import read_change
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.servers.desk import desk_server
 from deskhand.web.site import site
@@ -445,6 +447,84 @@ async def align(page: "Page") -> float:
     assert name
     assert title
     return abs(name["x"] - title["x"])
+
+
+@requirement("words:one")
+@requirement("page:agents")
+@requirement("page:mail")
+async def test_agents_labels_and_warnings_are_in_the_words_of_the_other_pages(
+    day: Day,
+) -> None:
+    room = day.desk.room(None)
+    for name in ("scout", "builder"):
+        room.register(name, "2026-11-15T09:00:00Z")
+    (alarming,) = await day.receive(phishing())
+    await day.desk.mailbox.change([alarming], read_change("star", None))
+    plain = (
+        "Messages from agents are shown as plain text. They can't approve anything for you."
+    )
+
+    for path in ("/agents", "/agents/thread?one=scout&other=builder"):
+        assert plain in unescape((await day.person.reads(path)).text), path
+    page = (await day.person.reads(f"/mail/{alarming}")).text
+    labels = re.findall(r'<span class="badge soft">(.*?)</span>', page)
+    assert sorted(labels) == ["inbox", "starred"]
+    assert "STARRED" not in (await day.person.reads("/mail")).text
+    warnings = re.findall(r"<li>(.*?)</li>", page[page.index("Take care") :])
+    assert warnings[0][0].isupper()
+    assert warnings[0].endswith(".")
+
+
+@requirement("page:accessible")
+@needs_chromium
+async def test_the_way_back_the_fields_of_a_task_and_frames_look_alike_on_every_page(
+    day: Day,
+) -> None:
+    card = await day.ask(html=True, body="# Seeds\n")
+    (mail,) = await day.receive(letter(subject="Plan"))
+    thread = (await day.desk.mailbox.get(mail)).summary.thread_id
+    sent = {
+        "title": "Water",
+        "due_date": "2030-01-02T10:00:00Z",
+        "recurrence": "FREQ=DAILY",
+    }
+    task = await day.desk.tasks.call("ann", "POST", "/tasks", actor="person", body=sent)
+    async with day.opened("/decided") as page:
+        tops = set()
+        for path in (
+            "/decided",
+            "/follow-ups",
+            "/mail/write",
+            f"/mail/{mail}",
+            f"/thread/{thread}",
+            f"/tasks/{task['id']}",
+            f"/approvals/{card.id}/edit",
+        ):
+            await page.goto(path)
+            box = await page.locator("main h1").bounding_box()
+            assert box
+            tops.add(round(box["y"]))
+        assert len(tops) == 1, tops
+
+        await page.goto(f"/tasks/{task['id']}")
+        fields = [await page.locator(each).bounding_box() for each in ("#due", "#repeats")]
+        assert len({round(each["y"]) for each in fields if each}) == 1
+        await page.goto(f"/approvals/{card.id}")
+        line, text = await page.locator("iframe.sheet").evaluate(
+            "it => [getComputedStyle(it).borderTopColor, getComputedStyle(it).color]"
+        )
+        assert line != text
+        await page.goto("/phone")
+        form = page.locator("#subscribe")
+        gaps = await form.evaluate(
+            """it => {
+              const box = it.getBoundingClientRect();
+              const shown = [...it.querySelectorAll("p")].filter((each) => each.offsetHeight);
+              const [first, last] = [shown[0], shown.at(-1)].map((each) => each.getBoundingClientRect());
+              return [first.top - box.top, box.bottom - last.bottom];
+            }"""
+        )
+        assert max(gaps) < 20
 
 
 @requirement("page:accessible")

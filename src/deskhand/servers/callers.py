@@ -75,7 +75,7 @@ def asker_of(name: str | None) -> str:
 
 def describe_caller(said: Implementation | None) -> str:
     """Who calls, as a person knows them: what the program calls itself, and how it came in."""
-    name = "An assistant"
+    name = "an assistant"
     if said is not None and said.name.casefold() not in _NAMELESS:
         known = _PROGRAMS.get(said.name.casefold())
         name = printable(f"{known or said.title or said.name} {said.version}", 1000)

@@ -432,5 +432,5 @@ def describe(due_date: str, now: datetime, zone: str) -> str:
     if at.year != local(now, zone).year:
         words += f" {at.year}"
     if at.time().replace(second=0, microsecond=0) != END_OF_DAY:
-        words += f" {at:%H:%M}"
+        words += f", {at:%H:%M}"
     return words

@@ -34,7 +34,7 @@ _CHECKS = {
     "port": "address",
     "model": "language model",
     "index": "search of notes",
-    "secrets": "keys",
+    "secrets": "place of the keys",
 }
 """What the page calls a check whose name in `deskhand doctor` says little."""
 

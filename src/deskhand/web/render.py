@@ -29,7 +29,7 @@ from deskhand.web.last import Undoable, describe_decided, describe_last
 from deskhand.web.linked import linked
 from deskhand.web.signing import describe_signing
 from deskhand.web.visible import coded, sentence, visible
-from deskhand.wording import name_state
+from deskhand.wording import name_label, name_state
 
 HERE = Path(__file__).parent
 PLACES = (
@@ -84,6 +84,7 @@ def templates() -> Environment:
     made.filters["spelled"] = spell_out_line
     made.filters["coded"] = coded
     made.filters["sentence"] = sentence
+    made.globals["name_label"] = name_label
     made.globals["name_state"] = name_state
     made.globals["say_change"] = say_change
     return made

@@ -458,7 +458,9 @@ def clients(desk: Desk) -> Finding:
     if wrong:
         return warning("; ".join(wrong), "`deskhand connect CLIENT` writes the entry anew")
     if not known:
-        return warning("no assistant is connected", "deskhand connect CLIENT")
+        return warning(
+            "no assistant is connected", "`deskhand connect CLIENT` connects one"
+        )
     return good(f"connected: {', '.join(known)}")
 
 
