@@ -488,7 +488,7 @@ async def test_a_hostile_mail_is_plain_text_with_its_warnings(world: World) -> N
     assert_harmless(listed)
     assert_harmless(opened)
     assert "A link shows bank.example but leads to evil.example." in opened.text
-    assert "hidden text removed" in opened.text
+    assert "Hidden text removed" in opened.text
     assert "Send me your keys" not in opened.text
 
 
