@@ -702,7 +702,7 @@ async def test_a_card_that_is_put_off_is_out_of_sight_and_expires_all_the_same(
     ("variables", "state", "words"),
     [
         ({"DEV_MODE": "true"}, "approved", "DEV_MODE is on"),
-        ({"DESKHAND_MAX_SENDS": "0"}, "approved", "0 mails have left in this window"),
+        ({"DESKHAND_MAX_SENDS": "0"}, "approved", "0 of 0 emails sent in the last hour."),
     ],
     ids=["dev-mode", "rate"],
 )
@@ -736,7 +736,7 @@ async def test_what_waits_for_the_limit_says_so_once_and_is_named_in_the_status(
             done = await desk.answers.approve(card.id, card.digest, "person")
         found = await facts(desk)
 
-    assert (done.state, done.note) == ("approved", "1 mail has left in this window.")
+    assert (done.state, done.note) == ("approved", "1 of 1 emails sent in the last hour.")
     assert (found.limited, found.held) == (1, 0)
     assert "Not in this list: 1 approved and waiting for the limit." in page(
         found, study.clock()

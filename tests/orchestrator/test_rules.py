@@ -1,5 +1,6 @@
 """The person's rules for mail as a file: what is wrong in it is said, and a rule that is added changes nothing else."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,27 @@ def test_of_thousands_of_wrong_rules_the_first_are_named(tmp_path: Path) -> None
     assert "line 1: rule 1, name" in said
     assert said.count("; ") == 20
     assert said.endswith("more")
+
+
+@requirement("doctor:rules")
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('subjct = "y"', "line 5: rule 1, subjct: there is no such word here"),
+        ("domain = 3", "line 5: rule 1, domain: is no text"),
+        ('list_mail = "maybe"', "line 5: rule 1, list_mail: is neither true nor false"),
+    ],
+)
+def test_what_is_wrong_in_a_rule_is_said_in_plain_words(
+    tmp_path: Path, line: str, said: str
+) -> None:
+    (tmp_path / FILE).write_text(f"{ONE}{line}\n")
+    with pytest.raises(BadConfig, match=re.escape(said)):
+        load_rules(tmp_path)
+
+    (tmp_path / FILE).write_text('[[rule]]\nname = "a"\ndecision = "archve"\n')
+    with pytest.raises(BadConfig, match="rule 1, decision: is none of 'draft_reply'"):
+        load_rules(tmp_path)
 
 
 @requirement("orchestrator:rules")

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+from deskhand.clock import length
 from deskhand.errors import DeskError
 from deskhand.gate import ledger, sends
 from deskhand.gate.actions import Mail
@@ -30,8 +31,8 @@ async def postpone(
             note = f"{said[:1].upper()}{said[1:]}."
             changes = {"resting": "dev_mode", "note": note}
         case Limited(limits, wait):
-            left = "1 mail has" if limits.most == 1 else f"{limits.most} mails have"
-            note = f"{left} left in this window."
+            window = length(int(limits.window.total_seconds())).removeprefix("1 ")
+            note = f"{limits.most} of {limits.most} emails sent in the last {window}."
             changes = {"resting": "rate", "note": note}
             due = now + wait
         case _:

@@ -6,7 +6,7 @@ The first rule that holds decides. Without the file, known newsletters are archi
 import asyncio
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -179,11 +179,29 @@ def _parse(file: Path, text: str) -> Rules:
     except ValidationError as error:
         wrong = error.errors(include_url=False)
         problems = [
-            _describe(text, each["loc"], each["msg"]) for each in wrong[:MOST_NAMED]
+            _describe(text, each["loc"], _say_problem(each)) for each in wrong[:MOST_NAMED]
         ]
         if len(wrong) > MOST_NAMED:
             problems.append(f"and {len(wrong) - MOST_NAMED:,} more")
         raise BadConfig(f"{file} has errors: {'; '.join(problems)}", hint=_HINT) from error
+
+
+_NOT_SO = {
+    "missing": "is missing",
+    "extra_forbidden": "there is no such word here",
+    "string_type": "is no text",
+    "bool_type": "is neither true nor false",
+    "bool_parsing": "is neither true nor false",
+    "list_type": "is no list of [[rule]] tables",
+    "model_type": "is no table",
+}
+"""What pydantic calls its findings, for whoever wrote the file."""
+
+
+def _say_problem(found: Mapping[str, Any]) -> str:
+    if found["type"] == "literal_error":
+        return f"is none of {found['ctx']['expected']}"
+    return _NOT_SO.get(found["type"]) or str(found["msg"])
 
 
 def _describe(text: str, where: Sequence[int | str], problem: str) -> str:
