@@ -32,6 +32,7 @@ from deskhand.errors import (
 from deskhand.gate import LEASE, Gate, ledger
 from deskhand.gate.actions import SendEmail
 from deskhand.gate.cards import Card
+from deskhand.gate.decided import describe_answer
 from deskhand.gate.letters import Letter
 from deskhand.gate.requests import Request, file_name
 from deskhand.gate.waiting import Waiting, count_waiting
@@ -455,9 +456,14 @@ async def test_what_changed_during_the_hold_is_not_released_and_the_card_says_so
             rejected.id: "rejected",
             expired.id: "expired",
         }
-        assert all(
-            "Your yes came to nothing" in (card.note or "") for card in notes.values()
-        )
+        assert {key: card.note for key, card in notes.items()} == {
+            edited.id: "It was changed after your yes, which counts no more. It is waiting again.",
+            rejected.id: "Its file was moved to Rejected/ after your yes.",
+            expired.id: "You said yes, and it expired before it could leave.",
+        }
+        ended = await desk.store.read(ledger.find, expired.id)
+        assert ended is not None
+        assert describe_answer(ended) == ended.note
         assert (await sent(desk), await desk.gate.next_due()) == ([], None)
         with pytest.raises(Denied, match="nothing is left to decide"):
             await desk.answers.approve(expired.id, expired.digest, "person")

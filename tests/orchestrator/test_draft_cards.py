@@ -200,7 +200,7 @@ def test_a_draft_that_changes_during_the_hold_stays_where_it_is_and_says_so(
         late = Desk(desk.settings, lambda: desk.now() + timedelta(minutes=2))
         assert await late.gate.release_due() == []
         shown = await late.waiting.card(card.id)
-        assert (shown.state, "came to nothing" in (shown.note or "")) == ("waiting", True)
+        assert (shown.state, "counts no more" in (shown.note or "")) == ("waiting", True)
         assert "Thanks" in shown.body
         # A yes to what was shown before is none to what the file says now.
         with pytest.raises(Changed):

@@ -126,6 +126,8 @@ def ended(request: Request) -> datetime:
 def describe_answer(request: Request) -> str:
     """What the person said to it, as a sentence."""
     match request.state:
+        case "expired" if request.decided is not None and request.note:
+            return request.note
         case "expired":
             return "You did not answer in time."
         case "withdrawn":

@@ -174,7 +174,7 @@ class Performer:
         result: audit.Result = "success"
         why = None
         if heard.state in ("held", "approved"):
-            note = "Your yes came to nothing: it expired before it could leave"
+            note = "You said yes, and it expired before it could leave."
             result = "error"
             why = note
         now = self._now()

@@ -220,7 +220,7 @@ class Request:
         """What its card says where the yes that it had releases nothing."""
         if self.proof == "permission":
             return "The permission that let it through no longer counts. It waits for you."
-        return "A yes came to nothing: it was to another text, or proved too little. Look at it again."
+        return "A yes does not count: it was to another text, or proved too little. It is waiting again."
 
 
 def is_draft_id(text: object) -> bool:

@@ -41,7 +41,7 @@ from deskhand.store import Transaction
 
 log = logging.getLogger("deskhand.vault")
 
-_LOST = "Your yes came to nothing: it was changed after your yes. Look at it again."
+_LOST = "It was changed after your yes, which counts no more. It is waiting again."
 _CONFIRM = "It was asked for in the vault; confirm it here."
 _CONFIRM_NO = "In the vault it was asked to reject it; confirm it here."
 _RESTORED = "Its file was changed in the vault, which counts for nothing here: what would leave is what stands here."
@@ -226,7 +226,7 @@ class VaultDoor(DraftReader):
         reason = found.properties.get("rejected_reason")
         note = str(reason) if reason else None
         if request.state == "held" and note is None:
-            note = "Your yes came to nothing: its file was moved to Rejected/"
+            note = "Its file was moved to Rejected/ after your yes."
         answer = self.policy.answer("rejected", "vault", "vault", note)
         place = {"folder": found.folder, "file": found.name, "note": note}
         no = decision_of(answer, now) | place
