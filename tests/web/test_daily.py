@@ -177,6 +177,38 @@ async def test_what_can_be_done_with_ticked_mails_is_in_view_and_fits_the_folder
         await expect(page.get_by_text("1 mail archived.")).to_be_visible()
 
 
+@requirement("page:changes")
+@requirement("queue:undo")
+@needs_chromium
+async def test_the_last_answer_covers_nothing_that_can_be_done_with_ticked_mails(
+    day: Day,
+) -> None:
+    from playwright.async_api import expect
+
+    await day.receive(*(letter(subject=f"Mail {number}") for number in range(25)))
+    card = await day.ask()
+    await day.desk.answers.approve(card.id, card.digest, "person")
+    async with day.opened("/mail") as page:
+        bar = page.get_by_role("group", name="What to do with the chosen mails")
+        toast = page.locator(".toast")
+        await expect(toast).to_be_visible()
+        await page.get_by_label("Choose Mail 24", exact=True).check()
+        for width, height in (WIDE, PHONE):
+            await page.set_viewport_size({"width": width, "height": height})
+            (above, below) = [await each.bounding_box() for each in (bar, toast)]
+            assert above
+            assert below
+            assert above["y"] + above["height"] <= below["y"], (width, height)
+        await page.get_by_label("Choose Mail 24", exact=True).uncheck()
+        await page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+        (last, below) = [
+            await each.bounding_box() for each in (page.locator(".bulk"), toast)
+        ]
+        assert last
+        assert below
+        assert last["y"] + last["height"] <= below["y"]
+
+
 @requirement("page:mail")
 @requirement("page:changes")
 @needs_chromium

@@ -73,6 +73,9 @@ async def test_what_was_answered_is_listed_with_the_words_and_with_what_came_of_
     text = (await person.reads("/decided")).text
     assert subjects(text) == ["Letter 2", "Letter 1", "Letter 0", "Letter 3"]
     assert "You sent it back: “shorter”." in text
+    badges = re.findall(r'class="badge \w+">(.*?)</span>', text)
+    assert {"rejected", "sent back"} <= set(badges)
+    assert badges.count("rejected") == 1
     assert "You rejected it: “we said Thursday”." in text
     assert "You approved it." in text
     assert "You did not answer in time." in text

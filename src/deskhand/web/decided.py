@@ -89,6 +89,13 @@ def _read_place(text: str) -> decided.Place | None:
     return None
 
 
+def _name_end(request: Request) -> str:
+    """Its state; what was sent back is no plain no, and has a filter of its own."""
+    if request.state == "rejected" and request.words is not None:
+        return "sent back"
+    return name_state(request.state, request.action.kind)
+
+
 def _row_of(desk: Desk, request: Request) -> _Row:
     action = request.action
     first, *others = action.everybody or (action.to,)
@@ -99,7 +106,7 @@ def _row_of(desk: Desk, request: Request) -> _Row:
         to=first,
         others=len(others),
         asker=describe_asker(request.asker, request.asked_by),
-        state=name_state(request.state, action.kind),
+        state=_name_end(request),
         tone=_TONES.get(request.state, "soft"),
         said=decided.describe_answer(request),
         when=shown_time(desk, decided.ended(request)),
