@@ -337,6 +337,10 @@ async def test_an_open_question_is_answered_in_words_and_only_a_yes_or_no_by_a_y
         await expect(page.get_by_role("heading", name=asked[0])).to_be_visible()
         answers = page.locator(".answers")
         await expect(answers.get_by_role("button", name="Yes")).to_have_count(0)
+        await expect(page.locator("#card").get_by_text(asked[0])).to_have_count(1)
+        box = await answers.get_by_label("Your answer").bounding_box()
+        assert box
+        assert box["width"] > 600
         await page.keyboard.press("a")
         await expect(answers.get_by_label("Your answer")).to_be_focused()
         await page.keyboard.type("Forty days.")
