@@ -341,6 +341,9 @@ async def test_an_open_question_is_answered_in_words_and_only_a_yes_or_no_by_a_y
         box = await answers.get_by_label("Your answer").bounding_box()
         assert box
         assert box["width"] > 600
+        others = [answers.get_by_text(each, exact=True) for each in ("No answer", "Snooze")]
+        rows = {box["y"] for each in others if (box := await each.bounding_box())}
+        assert len(rows) == 1
         await page.keyboard.press("a")
         await expect(answers.get_by_label("Your answer")).to_be_focused()
         await page.keyboard.type("Forty days.")
