@@ -221,7 +221,7 @@ async def test_the_record_names_who_wrote_a_note_or_a_task_as_a_card_does(
         page = (await person.reads("/timeline")).text
 
     # Of the first era a server without sessions hears no more than the token.
-    named = {"legacy": "An assistant"}.get(era, "Codex 1.2")
+    named = {"legacy": "an assistant"}.get(era, "Codex 1.2")
     who = f'<span class="who"><bdi>{named}, with the token “laptop”</bdi></span>'
     assert page.count(who) == 4
 
@@ -236,7 +236,7 @@ async def test_a_task_names_who_made_it_and_who_changed_it_last_as_a_card_does(
     door = http_client(f"{place.address}/mcp", token, era, client_info=program)
     async with door as client:
         made = await ok(client, "create_task", title="Call")
-    named = {"legacy": "An assistant"}.get(era, "Claude Code 2.1")
+    named = {"legacy": "an assistant"}.get(era, "Claude Code 2.1")
     who = f"{named}, with the token “laptop”"
     home = Home(
         tmp_path / "vault",
