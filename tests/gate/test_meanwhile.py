@@ -1,17 +1,22 @@
 """The gate between two of its steps: what another process or the person does in that very moment."""
 
+import asyncio
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from deskhand.errors import Changed, SendFailed
-from deskhand.gate import Gate, Released
+from deskhand.app import Desk
+from deskhand.errors import Changed, SendFailed, UnderWay
+from deskhand.gate import Failed, Gate, Released
+from deskhand.gate.actions import SendEmail
+from deskhand.gate.enclosures import enclose
 from deskhand.gate.letters import Letter
 from tests.gate.pair import pair
 from tests.gate.site import HELLO, Interrupted, Site, said
@@ -294,10 +299,7 @@ async def test_a_mailbox_that_does_not_answer_in_time_loses_and_repeats_nothing(
     async with pair(site) as two:
         await two.send()
         site.approve()
-        desk, patience = two.ours, timedelta(seconds=2)
-        desk.gate = Gate(
-            desk.settings, desk.store, lambda: desk.mailbox, desk.door, desk.now, patience
-        )
+        two.ours.gate = patient_for(two.ours, timedelta(seconds=2))
         site.gmail.plan("drafts.create", Slow(60, until=answers))
         assert (await two.send()).startswith(
             "Error sending email: the mailbox did not answer in time"
@@ -312,6 +314,38 @@ async def test_a_mailbox_that_does_not_answer_in_time_loses_and_repeats_nothing(
         answers.set()
         assert (await two.other.gate.find((await two.open_row()).id)).state == "sending"
         assert (await two.send()).startswith(SENT)
+    assert len(site.sent) == 1
+
+
+def patient_for(desk: Desk, lease: timedelta) -> Gate:
+    return Gate(desk.settings, desk.store, lambda: desk.mailbox, desk.door, desk.now, lease)
+
+
+@requirement("gate:once")
+async def test_a_mail_with_large_files_has_the_time_that_a_slow_line_takes_for_them(
+    site: Site,
+) -> None:
+    content = os.urandom(400_000)
+    letter = SendEmail(**HELLO, attachments=(enclose("large.bin", content),))
+    others: list[object] = []
+    async with pair(site) as two:
+        for desk in (two.ours, two.other):
+            desk.gate = patient_for(desk, timedelta(seconds=2))
+        await two.ours.gate.keep_attachments([content])
+        await two.ours.gate.propose(letter, "email_mcp")
+        site.approve()
+
+        async def other_tries() -> None:
+            site.clock.pass_by(seconds=5)
+            others.append(await two.other.gate.release((await two.open_row()).id, "other"))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.Event().wait(), 1.5)
+
+        two.interrupt(other_tries)
+        assert isinstance(await two.ours.gate.propose(letter, "email_mcp"), Released)
+    (other,) = others
+    assert isinstance(other, Failed)
+    assert isinstance(other.error, UnderWay)
     assert len(site.sent) == 1
 
 

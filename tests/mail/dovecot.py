@@ -336,7 +336,14 @@ class Slow:
     """After the last dot the relay says a little of an answer, and more now and then, while anybody listens."""
 
 
-Fault = Say | Torn | Cut | Early | Slow
+@dataclass(frozen=True)
+class Late:
+    """The relay has the mail, and says so after that many seconds."""
+
+    seconds: float
+
+
+Fault = Say | Torn | Cut | Early | Slow | Late
 
 
 class Relay:
@@ -416,8 +423,12 @@ class Relay:
             self.accept(tuple(envelope.rcpt_tos), envelope.content)
         if isinstance(session.fault, Cut) and session.fault.stage == "DOT":
             self.unanswered += envelope.rcpt_tos
-        if isinstance(session.fault, Slow):
-            await self._dawdle(server)
+        match session.fault:
+            case Slow():
+                await self._dawdle(server)
+            case Late(seconds):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.Event().wait(), seconds)
         return _stage(server, session, "DOT") or "250 OK"
 
     async def _dawdle(self, server: Any) -> None:

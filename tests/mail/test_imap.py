@@ -35,6 +35,7 @@ from tests.mail.dovecot import (
     Dovecot,
     Early,
     ImapAccount,
+    Late,
     Process,
     Relay,
     Say,
@@ -745,6 +746,20 @@ async def test_an_answer_that_never_ends_is_waited_for_no_longer_than_any_other(
 
     with fail_after(20), pytest.raises(OutcomeUnknown):
         await mailbox.send(await mailbox.prepare(mail), mail, unwritten)
+
+
+@requirement("imap:slow")
+async def test_a_mail_with_large_files_has_the_time_that_a_slow_line_takes_for_them(
+    relay: Relay, mailbox: ImapMailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(smtp, "TIMEOUT", 2)
+    small, large = outgoing(), outgoing(body="word\n" * 100_000, action_id="act-2")
+    relay.plan(Late(4), Late(4))
+
+    with fail_after(20), pytest.raises(OutcomeUnknown):
+        await mailbox.send(await mailbox.prepare(small), small, unwritten)
+    await mailbox.send(await mailbox.prepare(large), large, unwritten)
+    assert len(relay.delivered) == 2
 
 
 @requirement("imap:never-twice")

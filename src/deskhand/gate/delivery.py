@@ -260,7 +260,7 @@ class Delivery:
             must = self._door.policy.counts("vault")
             now = self._now()
             await asyncio.to_thread(announce, self._settings, request, call, now, must=must)
-            with anyio.fail_after(self._step):
+            with anyio.fail_after(self._step + request.upload.total_seconds()):
                 return NotSent(await hand.prepare())
         except (DeskError, TimeoutError) as error:
             return NotTaken(explain(error))
@@ -270,7 +270,7 @@ class Delivery:
     ) -> Attempt | NotSent:
         """The one place where something leaves the desk: the lease is ours, and the hand
         says when it may leave."""
-        patience = self._step * hand.steps
+        patience = self._step * hand.steps + request.upload.total_seconds()
         if (
             request.lease is None
             or self._now() + timedelta(seconds=patience) > request.lease

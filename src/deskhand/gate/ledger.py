@@ -191,7 +191,7 @@ def claim(
     tx: Transaction, request: Request, *, now: datetime, lease: timedelta
 ) -> Request | Conflict:
     """approved -> sending. Nothing but an approved request is claimed."""
-    until = now + lease
+    until = now + _length_of(lease, request)
     return change(
         tx,
         replace(request, state="approved"),
@@ -207,13 +207,20 @@ def take_over(
     tx: Transaction, request: Request, *, now: datetime, lease: timedelta
 ) -> Request | Conflict:
     """A request whose process died in the middle of sending: ours, unless somebody else took it over by now."""
-    return change(tx, request, "sending", lease=now + lease, due=now + lease, tried=now)
+    until = now + _length_of(lease, request)
+    return change(tx, request, "sending", lease=until, due=until, tried=now)
 
 
 def is_held(request: Request, now: datetime, lease: timedelta) -> bool:
     """Whether somebody has the request now. A lease of a clock that was ahead, longer than
     any can be, is none."""
-    return request.lease is not None and now < request.lease <= now + lease + AHEAD
+    latest = now + _length_of(lease, request) + AHEAD
+    return request.lease is not None and now < request.lease <= latest
+
+
+def _length_of(lease: timedelta, request: Request) -> timedelta:
+    """Files may be handed over twice in it: when the mail is prepared, and when it is sent."""
+    return lease + 2 * request.upload
 
 
 def keep_token(tx: Transaction, request: Request, token: str) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from deskhand.clock import iso
 from deskhand.gate.actions import Action, Mail
+from deskhand.gate.enclosures import time_to_hand_over
 
 Origin = Literal["tool", "draft"]
 """Who made it: an assistant that called a tool, or the orchestrator (or the person) who wrote a draft."""
@@ -154,6 +155,11 @@ class Request:
                 return "Rejected"
             case "sent" | "expired" | "withdrawn" | "failed":
                 return "Done"
+
+    @property
+    def upload(self) -> timedelta:
+        """How much longer its files may be on their way, on a slow line."""
+        return time_to_hand_over(self.action.attachments)
 
     @property
     def next_revision(self) -> dict[str, Any]:

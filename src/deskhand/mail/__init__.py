@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 if TYPE_CHECKING:
     from deskhand.mail.changes import Deed
 
+SLOW_LINE = 100_000
+"""Bytes a second of a line that takes its time: mails with large files leave on it all the same."""
 BodyFrom = Literal["plain", "html", "none"]
 Keep = Callable[[str], Awaitable[None]]
 """Writes down a token for good; raises where that could not be, and then nothing may be sent."""

@@ -22,11 +22,11 @@ from deskhand.errors import (
     ProviderDown,
     SendFailed,
 )
-from deskhand.mail import Outgoing
+from deskhand.mail import SLOW_LINE, Outgoing
 from deskhand.mail.accounts import LOGIN, Account, Bearer
 
 TIMEOUT = 30
-"""Seconds for the whole of it: a server that says a little now and then must not hold a thread."""
+"""Seconds for the whole of it but the mail's own way: a server that says a little now and then must not hold a thread."""
 _LONGEST = 1 << 16
 """Bytes of one answer."""
 _CLOSES = (220, 221, 421)
@@ -76,6 +76,13 @@ class Dialogue(smtplib.SMTP):
                 return
         raise self._lose("it answered before it had the whole mail")
 
+    def hand_over(self, data: bytes) -> None:
+        """On a slow line much of it takes its time, and so does the answer to it."""
+        self._until += len(data) / SLOW_LINE
+        if self.sock is not None:
+            self.sock.settimeout(max(self._until - time.monotonic(), 0.001))
+        self.send(data)
+
     def hang_up(self) -> None:
         """From another thread: whoever waits for an answer waits no more."""
         if self.sock is not None:
@@ -124,7 +131,7 @@ def offer(account: Account, password: str | None, sender: str, mail: Outgoing) -
         with _certainly_not_sent(account):
             _announce(server, sender, mail)
             # Everything but the end: what breaks here leaves half a mail, which no server delivers.
-            server.send(_escape_dots(mail.raw))
+            server.hand_over(_escape_dots(mail.raw))
     except DeskError:
         server.close()
         raise
