@@ -204,7 +204,7 @@ async def test_each_other_end_is_a_failed_task_and_stays_one(home: Home) -> None
                 "unknown",
             ):  # the person may say yes after all; what was said stays
                 request = await place.desk.waiting.find(task)
-                await place.desk.answers.approve_now(task, request.digest, "person")
+                await place.desk.answers.approve_now(task, request.seen, "person")
                 assert (await first.asks("tasks/get", taskId=task)) == got
 
 

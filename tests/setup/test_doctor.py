@@ -358,7 +358,7 @@ def test_each_error_in_the_rules_is_named_with_its_line(account: Account) -> Non
     assert "line 3" in finding(account.deskhand("doctor", "--json"), "rules")["says"]
     rules.write_text('[defualt]\ndecision = "archive"\n')
     assert (
-        "line 1: defualt: Extra inputs"
+        "line 1: defualt: there is no such word here"
         in finding(account.deskhand("doctor", "--json"), "rules")["says"]
     )
     rules.write_text('[[rule]]\nname = "a"\nsender = "a@x"\ndecision = "archive"\n')
