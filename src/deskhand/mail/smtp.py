@@ -26,7 +26,7 @@ from deskhand.mail import SLOW_LINE, Outgoing
 from deskhand.mail.accounts import LOGIN, Account, Bearer
 
 TIMEOUT = 30
-"""Seconds for the whole of it but the mail's own way: a server that says a little now and then must not hold a thread."""
+"""Seconds for all but the mail's own way: a server that says a little now and then must not hold a thread."""
 _LONGEST = 1 << 16
 """Bytes of one answer."""
 _CLOSES = (220, 221, 421)

@@ -115,8 +115,7 @@ def notes_tools(desk: Desk) -> list[DeskTool]:
             SearchBy, Field(description="meaning and both need an embedding model")
         ] = "words",
     ) -> NoteList:
-        """Find notes by text, ignoring case: first the whole query as it stands, then
-        notes with all its words."""
+        """Find notes by text, ignoring case: the whole query first, then notes with all its words."""
         return desk.vaults.search(query, limit, cursor, by)
 
     return with_vault(

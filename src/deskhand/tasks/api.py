@@ -81,7 +81,29 @@ def tasks_api(
 ) -> FastAPI:
     """The backend as an ASGI application; a token that names no user stands for `user`."""
     backend = _Backend(store, service_token, now, ZoneInfo(zone), user)
-    app = _TasksApi(
+    app = _make_app()
+    identified = _identifying_route(backend.identify)
+    for method, path, handler, status, answer, name in backend.routes():
+        app.router.add_api_route(
+            path,
+            handler,
+            methods=[method],
+            operation_id=name,
+            status_code=status,
+            response_model=None,
+            response_class=Response,
+            responses=openapi.responses(method, path, status, answer),
+            openapi_extra=openapi.EXTRA.get((method, path)),
+            route_class_override=identified,
+        )
+    _add_health(app, backend)
+    _add_closed_routes(app, backend)
+    app.add_middleware(_Seam, backend=backend)
+    return app
+
+
+def _make_app() -> _TasksApi:
+    return _TasksApi(
         title="Deskhand tasks",
         version=__version__,
         docs_url=None,
@@ -101,20 +123,9 @@ def tasks_api(
             HTTPException: problems.refuse_route,
         },
     )
-    identified = _identifying_route(backend.identify)
-    for method, path, handler, status, answer, name in backend.routes():
-        app.router.add_api_route(
-            path,
-            handler,
-            methods=[method],
-            operation_id=name,
-            status_code=status,
-            response_model=None,
-            response_class=Response,
-            responses=openapi.responses(method, path, status, answer),
-            openapi_extra=openapi.EXTRA.get((method, path)),
-            route_class_override=identified,
-        )
+
+
+def _add_health(app: FastAPI, backend: "_Backend") -> None:
     health: dict[int | str, dict[str, Any]] = {
         200: {"description": "it answers"},
         503: openapi.PROBLEM,
@@ -127,9 +138,6 @@ def tasks_api(
         response_class=Response,
         responses=health,
     )
-    _add_closed_routes(app, backend)
-    app.add_middleware(_Seam, backend=backend)
-    return app
 
 
 def _add_closed_routes(app: FastAPI, backend: "_Backend") -> None:
