@@ -601,6 +601,22 @@ def test_a_result_of_half_a_character_is_answered_and_the_server_lives_on(
 
 
 @requirement("server:answers")
+def test_an_id_of_half_a_character_is_answered_without_it_and_the_server_lives_on() -> None:
+    program = f"{HALVES}\nanyio.run(server.run_stdio_async)"
+    lines = [
+        INITIALIZE,
+        '{"jsonrpc": "2.0", "id": "\\ud800", "method": "ping"}',
+        '{"jsonrpc": "2.0", "id": 3, "method": "ping"}',
+    ]
+
+    answers, _ = converse([sys.executable, "-c", program], lines, 3)
+
+    by_id = {answer["id"]: answer for answer in answers}
+    assert "a lone surrogate" in by_id[None]["error"]["message"]
+    assert by_id[3]["result"] == {}
+
+
+@requirement("server:answers")
 @pytest.mark.parametrize("name", ["ready", "model", "texts", "members", "refuse"])
 async def test_a_result_of_half_a_character_is_answered_over_http(name: str) -> None:
     made: dict[str, Any] = {}

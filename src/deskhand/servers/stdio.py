@@ -1,6 +1,7 @@
 """A client on stdio gets an answer to each line that it sent: to one that is no message, and to the last one too."""
 
 import json
+import re
 from contextlib import suppress
 from typing import Any, Protocol, Self
 
@@ -29,6 +30,7 @@ _REQUESTS = (
     *("completion/", "logging/", "subscriptions/"),
 )
 """How the methods begin that are answered."""
+_HALF = re.compile("[\ud800-\udfff]")
 _NO_ID = "A request needs an id that is a text or a whole number"
 _UNREADABLE = (
     "Not JSON that everybody reads: a lone surrogate (\\ud800 to \\udfff),"
@@ -192,6 +194,15 @@ def _read_number(digits: str) -> int | None:
 
 def _error(code: int, text: str, message: Any) -> JSONRPCError:
     sender = message.get("id") if isinstance(message, dict) else None
-    if not isinstance(sender, str | int):
+    if not _can_be_repeated(sender):
         sender = None
     return JSONRPCError(jsonrpc="2.0", id=sender, error=ErrorData(code=code, message=text))
+
+
+def _can_be_repeated(sender: Any) -> bool:
+    """Whether it is an id, and one without half a character, which nobody can write."""
+    match sender:
+        case str():
+            return not _HALF.search(sender)
+        case _:
+            return isinstance(sender, int)
