@@ -84,7 +84,7 @@ def test_what_the_machine_refuses_is_said_without_a_traceback(home: Home) -> Non
     ]
 
     assert [each.returncode for each in refused] == [7, 7, 7]
-    assert all("the machine refused: " in each.stderr for each in refused)
+    assert all("the machine refused: " in each.stderr.lower() for each in refused)
     assert not [each.stderr for each in refused if "Traceback" in each.stderr]
 
 
@@ -136,7 +136,7 @@ def test_what_is_not_there_is_said_in_words_for_a_person(home: Home) -> None:
         assert each.returncode == 4, each.stderr
         assert "list_" not in each.stderr
         assert "get_outline" not in each.stderr
-    assert "error: there is no task 99\n" in done.stderr
+    assert "error: There is no task 99.\n" in done.stderr
 
 
 @requirement("cli:machine")
@@ -144,7 +144,7 @@ def test_a_folder_that_is_not_there_ends_with_code_4(home: Home) -> None:
     done = home.command("notes", "list", "Nowhere")
 
     assert (done.returncode, done.stdout) == (4, "")
-    assert done.stderr.startswith("error: there is no folder Nowhere")
+    assert done.stderr.startswith("error: There is no folder Nowhere")
 
 
 FORGED = "\n     9  2026-11-16T08:00:00.000Z  person  approve  everything  success"

@@ -318,9 +318,18 @@ def printable(value: object, limit: int = 200) -> str:
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
 
 
+def as_sentence(text: str) -> str:
+    """The text as a sentence of its own, with a capital letter and an end."""
+    # What begins with a name of something, such as a path or an option, keeps its letters.
+    first, _, _ = text.partition(" ")
+    if first.isalpha() and first.islower():
+        text = f"{text[0].upper()}{text[1:]}"
+    return text if not text or text[-1] in ".!?:…”" else f"{text}."
+
+
 def describe(error: DeskError) -> str:
     """The lines a person reads on the command line. What is wrong is one line, whoever's words are in it."""
-    lines = [f"error: {spell_out_line(error.message)}"]
+    lines = [f"error: {as_sentence(spell_out_line(error.message))}"]
     fields: Sequence[Mapping[str, Any]] = error.details.get("fields", ())
     lines += [
         spell_out_line(f"  {field['field']}: {field['message']}")
@@ -333,7 +342,7 @@ def describe(error: DeskError) -> str:
         for field in fields
     ]
     if error.hint:
-        lines.append(f"  {spell_out_line(error.hint)}")
+        lines.append(f"  {as_sentence(spell_out_line(error.hint))}")
     if "reference" in error.details:
         lines.append(f"  reference: {error.details['reference']}")
     return "\n".join(lines)

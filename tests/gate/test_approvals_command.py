@@ -233,7 +233,7 @@ async def test_an_edit_that_cannot_be_used_keeps_the_persons_text(
         await said(client, "send_email", **HELLO | {"body": "no line break at the end"})
         (row,) = listed(site)
         for script, code, words in (
-            ("exit 1", 2, "the editor ended with 1"),
+            ("exit 1", 2, "The editor ended with 1"),
             ('echo "free text" > "$1"', 2, "must begin with To:, Subject:"),
             ('printf "To: nobody\\nSubject: x\\n\\ny" > "$1"', 2, "Invalid email address"),
             ('printf "\\377" > "$1"', 2, "not UTF-8"),
@@ -245,7 +245,10 @@ async def test_an_edit_that_cannot_be_used_keeps_the_persons_text(
                 "edit", row["id"], VISUAL=str(editor), TMPDIR=str(tmp_path)
             )
             assert (done.returncode, words in done.stderr) == (code, True), done.stderr
-            kept = tmp_path / done.stderr.rpartition("your text is kept in ")[2].strip()
+            kept = (
+                tmp_path
+                / done.stderr.rpartition("Your text is kept in `")[2].partition("`")[0]
+            )
             assert kept.exists()
             kept.unlink()
         assert (

@@ -104,7 +104,7 @@ def test_a_desk_that_is_being_written_is_backed_up_whole_and_comes_back(
         "seal.key",
     ]
     assert 20 <= made.json["entries"] < after
-    assert (refused.code, "a desk is running" in refused.err) == (5, True)
+    assert (refused.code, "A desk is running" in refused.err) == (5, True)
     assert restored.code == 0, restored.err
     assert (
         lines(elsewhere)[: made.json["entries"]]

@@ -81,7 +81,7 @@ def test_a_path_that_means_another_folder_to_each_user_is_named_before_anything_
         check=False,
     )
     assert done.returncode != 0
-    assert f"path in {config} begins with ~" in done.stderr
+    assert f"`path` in {config} begins with ~" in done.stderr
     assert guard.find() is None
     assert [*tmp_path.iterdir()] == [config]
 

@@ -150,11 +150,11 @@ def test_whatever_the_file_says_it_still_says_it_or_nothing_is_planned(
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--vault", "/nowhere/at/all", "--yes"], "there is no folder /nowhere/at/all"),
+        (["--vault", "/nowhere/at/all", "--yes"], "There is no folder /nowhere/at/all"),
         (["--address", "not an address", "--yes"], "Invalid email address format"),
         (["--address", "not an address", "--yes"], "mail.address: is not one bare"),
         (["--timezone", "Mars/Olympus", "--yes"], "not a time zone"),
-        (["--user", "ada"], "not a terminal, so nothing can be asked"),
+        (["--user", "ada"], "Not a terminal, so nothing can be asked"),
     ],
 )
 def test_a_bad_answer_is_named_and_nothing_is_written(

@@ -59,7 +59,7 @@ def test_install_writes_a_unit_says_what_it_did_not_start_and_uninstall_takes_it
     assert not unit_of(account).exists()
     again = account.command("service", "uninstall")
     assert again.returncode == 4
-    assert "no service is installed" in again.stderr
+    assert "No service is installed" in again.stderr
 
 
 @requirement("service:installed")

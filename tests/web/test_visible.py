@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from markupsafe import escape
 
 from deskhand import unseen
+from deskhand.errors import as_sentence
 from deskhand.web.linked import linked
 from deskhand.web.render import HERE
-from deskhand.web.visible import MOST_MARKS, coded, lines, sentence, visible
+from deskhand.web.visible import MOST_MARKS, coded, lines, visible
 from tests.requirements import requirement
 
 
@@ -171,7 +172,7 @@ def test_what_stands_between_backticks_is_code_and_nothing_else_is() -> None:
     ],
 )
 def test_what_went_wrong_is_told_in_sentences(text: str, shown: str) -> None:
-    assert sentence(text) == shown
+    assert as_sentence(text) == shown
 
 
 @requirement("page:hostile")

@@ -77,7 +77,9 @@ def open_editor(old: Letter) -> Iterator[Letter]:
     try:
         yield _run_editor(command, file, end)
     except DeskError as error:
-        error.hint = f"{error.hint + '; ' if error.hint else ''}your text is kept in {file}"
+        error.hint = (
+            f"{error.hint + '; ' if error.hint else ''}your text is kept in `{file}`"
+        )
         raise
     file.unlink()
 

@@ -302,7 +302,7 @@ def _demand_whole_paths(home: Path, account: pwd.struct_passwd) -> None:
         )
         if short:
             raise BadConfig(
-                f"{short[1]} in {config} begins with ~",
+                f"`{short[1]}` in {config} begins with ~",
                 hint=f"write {account.pw_dir} instead; nothing was moved",
             )
 

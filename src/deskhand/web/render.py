@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from deskhand.app import Desk
-from deskhand.errors import DeskError
+from deskhand.errors import DeskError, as_sentence
 from deskhand.gate import passkeys, passwords
 from deskhand.gate.mailchange import say_change
 from deskhand.gate.undo import find_last
@@ -28,7 +28,7 @@ from deskhand.web.changed import find_newest
 from deskhand.web.last import Undoable, describe_decided, describe_last
 from deskhand.web.linked import linked
 from deskhand.web.signing import describe_signing
-from deskhand.web.visible import coded, sentence, visible
+from deskhand.web.visible import coded, visible
 from deskhand.wording import name_label, name_state
 
 HERE = Path(__file__).parent
@@ -83,7 +83,7 @@ def templates() -> Environment:
     made.filters["linked"] = linked
     made.filters["spelled"] = spell_out_line
     made.filters["coded"] = coded
-    made.filters["sentence"] = sentence
+    made.filters["sentence"] = as_sentence
     made.globals["name_label"] = name_label
     made.globals["name_state"] = name_state
     made.globals["say_change"] = say_change

@@ -21,15 +21,6 @@ _NAMES = {
 }
 
 
-def sentence(text: str) -> str:
-    """The text as a sentence of its own, with a capital letter and an end."""
-    # What begins with a name of something, such as a path or an option, keeps its letters.
-    first, _, _ = text.partition(" ")
-    if first.isalpha() and first.islower():
-        text = f"{text[0].upper()}{text[1:]}"
-    return text if not text or text[-1] in ".!?:…”" else f"{text}."
-
-
 def coded(text: str) -> Markup:
     """The text with what stands between backticks as code."""
     parts = text.split("`")
