@@ -7,7 +7,7 @@ at all. A section is what Obsidian shows of a heading: down to the next one of i
 import dataclasses
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -25,13 +25,13 @@ from deskhand.errors import (
     Changed,
     Denied,
     DeskError,
-    Exists,
     FieldProblem,
     InvalidInput,
     NotFound,
     printable,
 )
 from deskhand.notes import frontmatter
+from deskhand.notes.keys import edit_keys
 from deskhand.notes.links import same
 from deskhand.notes.outline import (
     Outline,
@@ -176,11 +176,9 @@ def edit(text: str, edits: Sequence[Edit]) -> EditedText:
     head = len(changed)
     if _has_properties(outline):
         head = outline.body
-    properties = changed[:head]
-    for number, each in enumerate(edits):
-        if each.key is not None:
-            properties = _naming(number, _edit_key, properties, each)
-    changed = properties + changed[head:]
+    named = {number: each for number, each in enumerate(edits) if each.key is not None}
+    if named:
+        changed = edit_keys(changed[:head], named) + changed[head:]
     return EditedText(changed, places)
 
 
@@ -759,67 +757,6 @@ def _plain(text: str) -> str:
     writes accents in one way."""
     text = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n")
     return _BLANK_ENDS.sub("", text).removesuffix("\n")
-
-
-# Frontmatter.
-
-
-def _edit_key(text: str, each: Edit) -> str:
-    properties = frontmatter.parse(text).frontmatter
-    key = _find_key(properties, each.key or "")
-    value = each.value
-    if value is None and each.text is not None:
-        value = each.text
-    if key not in properties and each.do != "insert":
-        raise NotFound(
-            f"There is no key {printable(key)!r}.",
-            hint='Use "insert" for a new one.',
-            key=printable(key),
-        )
-    if each.do == "delete":
-        changed = frontmatter.alter(text, _without(properties, key, value))
-    elif properties.get(key) is None or each.do == "replace":
-        changed = frontmatter.alter(text, properties | {key: value})
-    elif isinstance(properties[key], list):
-        changed = frontmatter.extend(
-            text, key, value if isinstance(value, list) else [value]
-        )
-    else:
-        raise Exists(
-            f"The key {printable(key)!r} is there already.",
-            hint='Use "replace" for another value.',
-        )
-    if changed is None:
-        raise Denied(
-            "These properties are written in a form in which one cannot be changed alone.",
-            reason="form",
-            hint="write_note writes them all anew.",
-        )
-    return changed
-
-
-def _find_key(properties: Mapping[str, Any], wanted: str) -> str:
-    """The key as it is written, where it is the only one that differs in case alone: to Obsidian they are one."""
-    alike = [key for key in properties if same(key, wanted)]
-    if wanted in properties or len(alike) != 1:
-        return wanted
-    return alike[0]
-
-
-def _without(properties: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
-    """The properties without the key; with a value given, without that value of its list."""
-    rest = {name: each for name, each in properties.items() if name != key}
-    if value is None or properties[key] == value:
-        return rest
-    there = properties[key]
-    gone = value if isinstance(value, list) else [value]
-    if not isinstance(there, list) or any(each not in there for each in gone):
-        raise NotFound(
-            f"The key {printable(key)!r} does not have this value.",
-            hint="Without a value the key is deleted.",
-            key=printable(key),
-        )
-    return {**properties, key: [each for each in there if each not in gone]}
 
 
 # Putting it together.

@@ -83,43 +83,52 @@ def parse(text: str) -> Note:
 
 def render(frontmatter: Mapping[str, Any], body: str) -> str:
     """The text of a new note."""
-    return _render(_demand_writable(frontmatter), body, "\n")
+    return _render(demand_writable(frontmatter), body, "\n")
 
 
 def merge(text: str, changes: Mapping[str, Any]) -> str:
     """`text` with these keys set and every other byte as it was."""
     old, root = _read(text)
     return _rewrite(
-        text, old, root, Note(old.frontmatter | _demand_writable(changes), old.body)
+        text, old, root, Note(old.frontmatter | demand_writable(changes), old.body)
     )
 
 
 def rewrite(text: str, frontmatter: Mapping[str, Any], body: str) -> str:
     """`text` with exactly this frontmatter and body; what need not change keeps its bytes."""
     old, root = _read(text)
-    wanted = Note(_demand_writable(frontmatter), _body_as_filed(text, old.body, body))
+    wanted = Note(demand_writable(frontmatter), _body_as_filed(text, old.body, body))
     return _rewrite(text, old, root, wanted)
 
 
-def alter(text: str, wanted: Mapping[str, Any]) -> str | None:
-    """`text` with exactly these properties and every other byte as it was; None where that cannot be."""
+def alter(
+    text: str, wanted: Mapping[str, Any], longer: Mapping[str, list[Any]] | None = None
+) -> str | None:
+    """`text` with exactly these properties and every other byte as it was; None where that cannot be.
+
+    `longer` has what comes behind some of their lists, whose items stay as they are written.
+    """
     old, root = _read(text)
-    note = Note(_demand_writable(wanted), old.body)
+    note = Note(demand_writable(wanted), old.body)
     if split(text)[0] is None:
-        return _rewrite(text, old, root, note)
-    return _spliced(text, old, root, note)
+        changed: str | None = _rewrite(text, old, root, note)
+    else:
+        changed = _spliced(text, old, root, note)
+    return _extend(changed, longer) if changed and longer else changed
 
 
-def extend(text: str, key: str, items: list[Any]) -> str | None:
-    """`text` with these items at the end of a list; those before them stay as they are written."""
+def _extend(text: str, longer: Mapping[str, list[Any]]) -> str | None:
     old, root = _read(text)
-    wanted = old.frontmatter | {key: [*old.frontmatter[key], *items]}
-    note = Note(_demand_writable(wanted), old.body)
+    lists = {key: [*old.frontmatter[key], *items] for key, items in longer.items()}
+    wanted = old.frontmatter | demand_writable(lists)
     opening, block, closing, body = _parts(text)
     if root and block is not None:
-        longer = _with_items(block, root, key, items, _newline(text))
-        candidate = f"{opening}{longer}{closing}{body}"
-        if _reads_as(candidate, note):
+        # From the end, so that the places of those before stay as they are.
+        for name, node in reversed(root.entries):
+            if name.value in longer:
+                block = _with_items(block, node, longer[name.value], _newline(text))
+        candidate = f"{opening}{block}{closing}{body}"
+        if _reads_as(candidate, Note(wanted, old.body)):
             return candidate
     return alter(text, wanted)
 
@@ -472,7 +481,7 @@ def _quote(text: str) -> str:
     )
 
 
-def _demand_writable(frontmatter: Mapping[str, Any]) -> dict[str, Any]:
+def demand_writable(frontmatter: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in frontmatter.items():
         if not _is_key(key):
             raise _refusal(key, "a key must be text")
@@ -586,8 +595,7 @@ def _splice(
     return block + added
 
 
-def _with_items(block: str, root: _Node, key: str, items: list[Any], newline: str) -> str:
-    node = next(value for name, value in root.entries if name.value == key)
+def _with_items(block: str, node: _Node, items: list[Any], newline: str) -> str:
     if node.flow:
         inner = block[: node.end - 1].rstrip(" \t")
         comma = ", " if node.value else ""
