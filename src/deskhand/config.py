@@ -272,7 +272,7 @@ class MailAccount(BaseModel):
     def addresses(self) -> frozenset[str]:
         """All that are known to be its own, as they are compared."""
         own = {self.address} if self.address else set()
-        return frozenset(each.casefold() for each in own.union(self.aliases))
+        return frozenset(each.lower() for each in own.union(self.aliases))
 
 
 def _read_tables(given: Any) -> Any:
@@ -811,7 +811,7 @@ class Settings(BaseModel):
 
     def signature_of(self, address: str) -> str:
         """The signature of the account that has the address; empty where there is none."""
-        wanted = address.casefold()
+        wanted = address.lower()
         return next(
             (each.signature for each in self.accounts if wanted in each.addresses), ""
         )
@@ -1038,7 +1038,7 @@ def _lies_in(inner: Path, outer: Path) -> bool:
 def _address_of_two(settings: Settings) -> Iterator[FieldProblem]:
     """The address of [mail] that is another account's too: nobody could tell from which of them a mail leaves."""
     others = frozenset[str]().union(*(account.addresses for account in settings.accounts))
-    if settings.address is not None and settings.address.casefold() in others:
+    if settings.address is not None and settings.address.lower() in others:
         yield FieldProblem(
             "mail.address", "is the address of another account too", settings.address
         )

@@ -22,7 +22,7 @@ from deskhand.notes import frontmatter
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.obsidian import obsidian_server
 from deskhand.web.site import site as web_site
-from tests.gate.site import HELLO, Site, said
+from tests.gate.site import HELLO, Site, only_card, said
 from tests.requirements import requirement
 from tests.warm import warm_python
 from tests.web.person import served, signed_in
@@ -359,6 +359,10 @@ ELSEWHERE = {
     "vowel signs": "to: ann@\u0909\u0926\u093e\u0939\u0930\u0923.\u092d\u093e\u0930\u0924",
     "accents apart": "to: ann@cafe\u0301.example",
     "more than letters": "to: a~b@example.org",
+    "a sharp s": "to: ann@fa\u00df.de",
+    "a final sigma": "to: ann@\u03b4\u03ae\u03bc\u03bf\u03c2.example",
+    "a joiner": "to: ann@\u0646\u0627\u0645\u0647\u200c\u0627\u06cc.example",
+    "a long thread": f"thread_id: {'a' * 400}",
 }
 
 
@@ -374,6 +378,54 @@ async def test_a_tools_yes_stays_one_to_whomever_it_is(site: Site, named: str) -
     put(site, f"---\ntype: email_reply\nstatus: approved\n{named}\n---\n")
 
     assert "an assistant wrote or moved" in idle_files(site)["Approved/mine.md"]
+
+
+@requirement("gate:authorship")
+@pytest.mark.parametrize(
+    "escaped",
+    [
+        r'"t\x6f": "ann\u0040example.org"',
+        r'"to": "ann\U00000040example.org"',
+        '"to": "ann@exam\\\n  ple.org"',
+        r'"to": "ann@example.org\UFFFFFFFF"',
+    ],
+)
+async def test_a_tools_yes_stays_one_though_a_fault_hid_what_it_names(
+    site: Site, escaped: str
+) -> None:
+    desk = site.desk()
+    head = f"---\ntype: email_send\nstatus: approved\n{escaped}\n"
+    desk.vault.save("Inbox/bait.md", f'{head}note: "x" y"\n---\nFine.\n'.encode())
+    desk.close()
+    put(site, "---\ntype: email_send\nstatus: approved\nto: ann@example.org\n---\n")
+
+    assert "an assistant wrote or moved" in idle_files(site)["Approved/mine.md"]
+
+
+@requirement("gate:hand-written")
+@pytest.mark.parametrize(
+    ("named", "other"),
+    [
+        ("strasse@example.org", "stra\u00dfe@example.org"),
+        ("sam@example.org", "\u017fam@example.org"),
+        ("office@example.org", "o\ufb00ice@example.org"),
+    ],
+)
+async def test_a_yes_to_one_mailbox_is_none_to_another_that_folds_into_it(
+    site: Site, named: str, other: str
+) -> None:
+    site.write(to=named)
+    async with site.client("email") as client:
+        answer = await said(client, "send_email", to=other, subject="Hi", body="Other\n")
+        assert answer.startswith(("Rejected:", "Error"))
+        assert site.sent == []
+        same = await said(client, "send_email", to=named.upper(), subject="Hi", body="x\n")
+    assert same.startswith("Email sent successfully.")
+    desk = site.desk()
+    (recipient,) = (await only_card(desk)).to
+    await desk.close_mailbox()
+    desk.close()
+    assert (recipient.address, recipient.known) == (other, False)
 
 
 LETTER = """Dear Ann,

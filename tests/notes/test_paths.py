@@ -265,6 +265,25 @@ async def test_an_ordinary_folder_with_a_similar_name_stays_open(
 
 
 @requirement("notes:paths")
+@pytest.mark.parametrize(
+    ("there", "new"),
+    [("Ma\u00dfe", "Masse"), ("Masse", "Ma\u00dfe"), ("o\ufb03ce", "office")],
+)
+async def test_names_that_fold_into_each_other_are_two_notes(
+    notes: Client, home: Home, there: str, new: str
+) -> None:
+    """Written under the one name, the person's note of the other was gone."""
+    (home.vault / f"{there}.md").write_text("mine\n")
+    made = await notes.call_tool(
+        "write_note", {"path": f"{new}.md", "frontmatter": {}, "body": "another\n"}
+    )
+
+    assert not made.is_error
+    assert (home.vault / f"{there}.md").read_text() == "mine\n"
+    assert (home.vault / f"{new}.md").read_text() == "another\n"
+
+
+@requirement("notes:paths")
 async def test_the_page_on_which_the_desk_says_how_it_stands_is_no_tools(
     notes: Client, home: Home
 ) -> None:

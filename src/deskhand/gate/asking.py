@@ -138,11 +138,11 @@ def open_request(
 def participants_of(mail: FullMessage) -> tuple[str, ...]:
     lines = (mail.summary.sender, mail.summary.to, mail.cc)
     return tuple(
-        {address.casefold(): None for line in lines for address in addresses_in(line)}
+        {address.lower(): None for line in lines for address in addresses_in(line)}
     )
 
 
 def _sender_of(mail: FullMessage) -> str:
     """The address in From, or as much of it as there is."""
     first, *_ = *addresses_in(mail.summary.sender), mail.summary.sender
-    return first.casefold()
+    return first.lower()

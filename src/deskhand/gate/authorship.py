@@ -8,6 +8,7 @@ is known by its recipient and by most of its words.
 import json
 import re
 import string
+import sys
 import unicodedata
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
@@ -40,6 +41,8 @@ _PART = r"[^\s<>()\[\],;:\"\\@]"
 _ADDRESS = re.compile(rf"(?<!{_PART})({_PART}++)@(?=([\w.-]*+))(?=({_PART}++))")
 _SIGNS = re.compile(r"[^\w.]")
 _THREAD = re.compile(r"thread[_-]?id\W{0,10}([\w.@+=/~-]{1,300})")
+_HEX = "[0-9a-fA-F]"
+_ESCAPE = re.compile(rf"\\(?:x({_HEX}{{2}})|u({_HEX}{{4}})|U({_HEX}{{8}})|\r?\n[ \t]*)")
 _NAMED = 1000
 """How many people a note may name that has the words of a yes; one that names more is not written."""
 _THREADS = 10_000
@@ -61,8 +64,10 @@ def marks_of(text: str) -> list[str]:
         if any(key.casefold() in ("to", "thread_id") for key in given):
             marks |= dict.fromkeys([mark_of(given), *_marks_of_mail(given, text[rest:])])
     texts = [text, *(_all_words(given) for given, _ in notes)]
-    if _may_say_yes(texts) and _YES.search(said := _plain(texts)):
-        marks |= dict.fromkeys(_mark("yes", each) for each in _named(said))
+    if _ESCAPE.search(text):
+        texts.append(_without_escapes(text))
+    if _may_say_yes(texts) and _YES.search(_plain(texts)):
+        marks |= dict.fromkeys(_mark("yes", each) for each in _named_in(texts))
     return [mark for mark in marks if mark]
 
 
@@ -112,10 +117,11 @@ def follow(tx: Transaction, before: list[str], after: list[str]) -> None:
 
 def is_a_tools_yes(tx: Transaction, properties: Mapping[str, Any]) -> bool:
     """Whether a tool wrote or moved an approval of the same recipient or thread."""
-    named = {str(properties.get("thread_id")).casefold()}
-    if to := _address(str(properties.get("to"))):
-        # As they are read out of a note, where what is odd in them is cut off or made plain.
-        named |= {to, *_named(_plain([to]))}
+    thread, given = str(properties.get("thread_id")), str(properties.get("to"))
+    # As they are read out of a note, where what is odd in them is cut off or made plain.
+    named = {thread.casefold(), *_named_in([f"thread_id: {thread}"])}
+    if to := _address(given):
+        named |= {to, *_named_in([to, given])}
     marks = [_mark("yes", each) for each in named]
     return any(_is_known(tx, mark) for mark in (*marks, mark_of(properties)))
 
@@ -193,6 +199,25 @@ def _all_words(properties: Mapping[str, Any]) -> str:
     return json.dumps(properties, ensure_ascii=False, default=str)
 
 
+def _without_escapes(text: str) -> str:
+    """As YAML reads it between double quotes, wherever it stands."""
+    return _ESCAPE.sub(_spell_escape, text)
+
+
+def _spell_escape(escape: re.Match[str]) -> str:
+    code = int(next(filter(None, escape.groups()), "0"), 16)
+    return chr(code) if 0 < code <= sys.maxunicode else ""
+
+
+def _named_in(texts: list[str]) -> list[str]:
+    """Everybody whom the texts name, and every thread: without case and form, and as they are written, since some
+    domains with letters such as ß or a joiner are others without."""
+    found = _named(_plain(texts))
+    if not all(map(str.isascii, texts)):
+        found += _named("\n".join(texts).lower())
+    return found
+
+
 def _named(said: str) -> list[str]:
     """Everybody whom a text names, and every thread."""
     people = {*islice(_people(said), 2 * _NAMED + 1)}
@@ -227,7 +252,7 @@ def _forms(person: tuple[str, str]) -> Iterator[str]:
 
 def _address(text: str) -> str | None:
     try:
-        return recipient(text.strip()).casefold()
+        return recipient(text.strip()).lower()
     except InvalidInput:
         return None
 

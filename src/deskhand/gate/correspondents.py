@@ -51,14 +51,14 @@ async def _look_up(store: Store, mailbox: Mailbox, address: str) -> None:
     # By the name alone: whoever is called the same elsewhere is found too, and a look-alike of theirs is noticed.
     sent = await mailbox.search(f'in:sent to:"{name}"', _LOOKED_AT)
     heard = await mailbox.search(f'from:"{address}"', 1)
-    counted, last = _count(await _find_reached(mailbox, name.casefold(), sent))
-    if heard or address.casefold() in counted:
-        counted.setdefault(address.casefold(), 0)
+    counted, last = _count(await _find_reached(mailbox, name.lower(), sent))
+    if heard or address.lower() in counted:
+        counted.setdefault(address.lower(), 0)
     moment = clock.to_ms(heard[0].date) if heard and _wrote(heard[0], address) else None
 
     def remember(tx: Transaction) -> None:
         for each, count in counted.items():
-            own = moment if each == address.casefold() else None
+            own = moment if each == address.lower() else None
             tx.execute(
                 "INSERT INTO met (address, sent, last_sent, last_heard) VALUES (?, ?, ?, ?) ON CONFLICT (address)"
                 " DO UPDATE SET sent = excluded.sent, last_sent = excluded.last_sent,"
@@ -90,11 +90,11 @@ async def _find_reached(
 async def _find_copied(mailbox: Mailbox, message_id: str) -> set[str]:
     raw = await mailbox.read_raw(message_id)
     copied = await asyncio.to_thread(mime.find_copied, raw)
-    return {person.address.casefold() for person in copied}
+    return {person.address.lower() for person in copied}
 
 
 def _addresses(line: str) -> set[str]:
-    return {person.address.casefold() for person in people(line)}
+    return {person.address.lower() for person in people(line)}
 
 
 def _count(
@@ -111,7 +111,7 @@ def _count(
 
 
 def _wrote(mail: MailSummary, address: str) -> bool:
-    return address.casefold() in _addresses(mail.sender)
+    return address.lower() in _addresses(mail.sender)
 
 
 def find_met(tx: Transaction, addresses: Sequence[str]) -> dict[str, Correspondence]:

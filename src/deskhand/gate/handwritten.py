@@ -83,10 +83,10 @@ def covers_thread(given: Mapping[str, Any], thread_id: str, now: datetime) -> bo
 def _is_address(given: Any, address: str | None = None) -> bool:
     """Whether it is an address, and this one."""
     try:
-        read = isinstance(given, str) and recipient(given.strip()).casefold()
+        read = isinstance(given, str) and recipient(given.strip()).lower()
     except InvalidInput:
         return False
-    return bool(read) and (address is None or read == address.casefold())
+    return bool(read) and (address is None or read == address.lower())
 
 
 def _is_absent_or(given: Any, actual: str | None) -> bool:

@@ -257,7 +257,7 @@ def mark_sent(tx: Transaction, request: Request, mail: Sent, *, untold: bool) ->
         " note = ? WHERE id = ?",
         *(mail.message_id, mail.thread_id, int(untold), mail.remark, request.id),
     )
-    for address in {each.casefold() for each in request.action.everybody}:
+    for address in {each.lower() for each in request.action.everybody}:
         tx.execute(
             "INSERT INTO written_to (address, request_id) VALUES (?, ?) ON CONFLICT DO NOTHING",
             address,

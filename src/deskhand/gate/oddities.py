@@ -94,14 +94,14 @@ def _thread(facts: Facts) -> Reasons:
     if facts.sender is None:
         return
     first = facts.everybody[0]
-    if facts.sender.casefold() not in map(str.casefold, facts.everybody):
+    if facts.sender.lower() not in map(str.lower, facts.everybody):
         more = f" and {len(facts.everybody) - 1} more" if len(facts.everybody) > 1 else ""
         yield (
             "high",
             f"The answer goes to {first}{more}, not to {facts.sender}, who wrote the mail.",
         )
-    there = {facts.sender.casefold(), facts.account.casefold(), *facts.participants}
-    added = [each for each in facts.everybody if each.casefold() not in there]
+    there = {facts.sender.lower(), facts.account.lower(), *facts.participants}
+    added = [each for each in facts.everybody if each.lower() not in there]
     if added and len(facts.everybody) > 1:
         level: Level = (
             "high" if any(_is_outside(each, facts) for each in added) else "medium"

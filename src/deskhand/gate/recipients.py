@@ -48,7 +48,7 @@ class Acquaintance:
         self, address: str, sender: str | None, participants: Collection[str] = ()
     ) -> Recipient:
         """`sender` wrote the mail that is answered, and `participants` are all whom it names."""
-        if found := self.sent.get(address.casefold()):
+        if found := self.sent.get(address.lower()):
             count, last = found
             plural = "s" if count > 1 else ""
             return Recipient(
@@ -56,14 +56,14 @@ class Acquaintance:
                 True,
                 f"{count} mail{plural} sent, last on {clock.day(last, self.zone)}",
             )
-        met = self.met.get(address.casefold())
+        met = self.met.get(address.lower())
         if met and met.sent and met.last_sent:
             return Recipient(
                 address,
                 True,
                 f"you wrote to them before, last on {clock.day(met.last_sent, self.zone)}",
             )
-        if sender is not None and sender.casefold() == address.casefold():
+        if sender is not None and sender.lower() == address.lower():
             return Recipient(address, True, "your first email to them", answered=True)
         return Recipient(address, False, self._describe_new(address, participants))
 
@@ -73,9 +73,9 @@ class Acquaintance:
             None,
         ):
             return f"first email to this address; it looks like {twin}, whom you know"
-        if address.casefold() in participants:
+        if address.lower() in participants:
             return "in this thread; your first email to them"
-        met = self.met.get(address.casefold())
+        met = self.met.get(address.lower())
         if met and met.last_heard:
             return f"wrote to you before, on {clock.day(met.last_heard, self.zone)}; your first email to them"
         return "first email to this address"
@@ -83,7 +83,7 @@ class Acquaintance:
 
 def find(tx: Transaction, addresses: Iterable[str], zone: str) -> Acquaintance:
     """A few queries, however many the addresses are."""
-    folded = sorted({address.casefold() for address in addresses})
+    folded = sorted({address.lower() for address in addresses})
     written = find_written_to(tx, _MOST_WRITTEN_TO)
     domains = frozenset(address.rpartition("@")[2] for address in written)
     return Acquaintance(

@@ -154,15 +154,18 @@ def recipients(line: str, field: str = "to") -> list[str]:
 
 
 def once_each(*lines: str) -> list[str]:
-    """The same lines of bare addresses, in which nobody is named a second time."""
+    """The same lines of bare addresses, in which nobody is named a second time.
+
+    Here and elsewhere two addresses are one in small letters; folded they would be one with ß and with ss, too.
+    """
     seen: set[str] = set()
     kept: list[list[str]] = []
     for line in lines:
         kept.append([])
         for each in filter(None, line.split(", ")):
-            if each.casefold() not in seen:
+            if each.lower() not in seen:
                 kept[-1].append(each)
-            seen.add(each.casefold())
+            seen.add(each.lower())
     return [", ".join(several) for several in kept]
 
 

@@ -30,8 +30,8 @@ def address_all(mail: FullMessage, own: Collection[str]) -> tuple[str, str]:
     if followup := _others(own, mail.followup_to):
         return _lines(followup, [])
     author = _authors(mail, own)
-    if {each.casefold() for each in author} == {
-        each.casefold() for each in _others(own, mail.list_post)
+    if {each.lower() for each in author} == {
+        each.lower() for each in _others(own, mail.list_post)
     }:
         author = _others(own, summary.sender) or author
     named = _others(own, summary.to, mail.cc, mail.list_post)
@@ -80,7 +80,7 @@ def _lines(to: Sequence[str], cc: Sequence[str]) -> tuple[str, str]:
 def mailbox_of(address: str) -> str:
     """By what an address is known to be one's own: without what follows a plus, and Gmail counts no dots."""
     plain, *_ = *addresses_in(address), address
-    local, _, domain = plain.casefold().rpartition("@")
+    local, _, domain = plain.lower().rpartition("@")
     local = local.partition("+")[0] or local
     if domain in _DOTLESS:
         return f"{local.replace('.', '')}@{_DOTLESS[0]}"

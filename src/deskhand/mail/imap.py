@@ -79,7 +79,7 @@ class ImapMailbox:
         now: Callable[[], datetime] = clock.utc_now,
     ) -> None:
         self._settings = settings
-        self._aliases = frozenset(each.casefold() for each in aliases)
+        self._aliases = frozenset(each.lower() for each in aliases)
         self._now = now
         self._account = imap_account(settings)
         self._tokens: BearerTokens | None = None
@@ -247,7 +247,7 @@ class ImapMailbox:
 
     def _own(self) -> set[str]:
         """The addresses of the account, in small letters."""
-        return {own_address(self._settings).casefold(), *self._aliases}
+        return {own_address(self._settings).lower(), *self._aliases}
 
     async def create_draft(self, raw: bytes, thread_id: str | None) -> SavedDraft:
         del thread_id  # the mail's own References say it
@@ -596,7 +596,7 @@ def _flags(change: Deed, copies: Sequence[Copy]) -> tuple[list[str], list[str]]:
 
 
 def _senders(copy: Copy) -> list[str]:
-    return [person.address.casefold() for person in people(copy.parsed.sender)]
+    return [person.address.lower() for person in people(copy.parsed.sender)]
 
 
 def _find_copies(session: ImapSession, message_id: str) -> list[Copy]:

@@ -314,7 +314,7 @@ def _receive(db: Connection, mails: Sequence[Incoming], now: datetime, address: 
                 continue
             labels = ["INBOX"] if mail.seen else ["INBOX", "UNREAD"]
             if _was_sent_from(address, read):
-                to_self = address.casefold() in map(str.casefold, addresses_in(read.to))
+                to_self = address.lower() in map(str.lower, addresses_in(read.to))
                 labels = ["SENT", *labels] if to_self else ["SENT"]
             # A date in the future would stand above everything for years.
             arrived = min(read.received or mail.dated or read.date or now, now)
@@ -325,8 +325,8 @@ def _receive(db: Connection, mails: Sequence[Incoming], now: datetime, address: 
 
 def _was_sent_from(address: str, mail: Parsed) -> bool:
     """Whether it is a copy of a mail that the mailbox's owner sent."""
-    authors = [author.casefold() for author in addresses_in(mail.sender)]
-    return authors == [address.casefold()] and not mail.travelled
+    authors = [author.lower() for author in addresses_in(mail.sender)]
+    return authors == [address.lower()] and not mail.travelled
 
 
 def _digest(raw: bytes) -> bytes:

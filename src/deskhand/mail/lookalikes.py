@@ -37,16 +37,16 @@ def _is_foreign(char: str) -> bool:
 def is_alike(one: str, other: str) -> bool:
     """Whether an address could pass for another: by its letters, or by the same name at a
     domain that looks alike."""
-    if one.casefold() == other.casefold():
+    if one.lower() == other.lower():
         return False
-    same_name = one.rpartition("@")[0].casefold() == other.rpartition("@")[0].casefold()
+    same_name = one.rpartition("@")[0].lower() == other.rpartition("@")[0].lower()
     return is_twin(one, other) or (
         same_name and looks_like(readable(domain_of(one)), readable(domain_of(other)))
     )
 
 
 def is_twin(one: str, other: str) -> bool:
-    return one.casefold() != other.casefold() and skeleton(one) == skeleton(other)
+    return one.lower() != other.lower() and skeleton(one) == skeleton(other)
 
 
 def domain_of(address: str) -> str:

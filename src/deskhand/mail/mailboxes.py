@@ -156,7 +156,7 @@ class Mailboxes:
         if account.address is not None and account.kind != "gmail":
             return account.address
         found = await self._ask_itself(name)
-        if account.addresses and found.casefold() not in account.addresses:
+        if account.addresses and found.lower() not in account.addresses:
             wrong = f"the account {name} is signed in as {found}, not as {account.address}"
             raise BadConfig(
                 wrong,
@@ -173,7 +173,7 @@ class Mailboxes:
 
     def _demand_only_one(self, name: str, told: str) -> None:
         """Refuse an address that another account has: each of its mails would be there twice."""
-        address = told.casefold()
+        address = told.lower()
         names = list(self._accounts)
         first = [
             other for other, each in self._accounts.items() if address in each.addresses
@@ -181,7 +181,7 @@ class Mailboxes:
         first += [
             other
             for other in names[: names.index(name)]
-            if self._told.get(other, "").casefold() == address
+            if self._told.get(other, "").lower() == address
         ]
         if first:
             raise BadConfig(
@@ -191,7 +191,7 @@ class Mailboxes:
 
     async def find_owner(self, address: str) -> str:
         """The account that has the address; never another one where it has gone."""
-        wanted = address.casefold()
+        wanted = address.lower()
         for name, account in self._accounts.items():
             if wanted in account.addresses:
                 return name
@@ -199,7 +199,7 @@ class Mailboxes:
             name for name, account in self._accounts.items() if account.address is None
         ]
         for name in unknown:
-            if (await self._ask_itself(name)).casefold() == wanted:
+            if (await self._ask_itself(name)).lower() == wanted:
                 return name
         raise NoAccount(
             f"this desk has no mail account {address} now",
@@ -465,7 +465,7 @@ async def open_owned(mailbox: Mailbox, address: str) -> Mailbox:
     """The mailbox that has the address, with its own ids: never another that is in its place by now."""
     if isinstance(mailbox, Mailboxes):
         return await mailbox.open_owned(address)
-    if (found := await mailbox.address()).casefold() != address.casefold():
+    if (found := await mailbox.address()).lower() != address.lower():
         hint = f"it has {found}; bring the other back, or say no to what was asked of it"
         raise NoAccount(f"this desk has no mail account {address} now", hint=hint)
     return mailbox

@@ -25,7 +25,7 @@ from deskhand.errors import (
 )
 from deskhand.files import private_mode
 from deskhand.notes.folders import DASHBOARD, FOLDERS
-from deskhand.notes.root import is_shut, loose, open_folder
+from deskhand.notes.root import has_same_letters, is_shut, loose, open_folder
 from deskhand.unseen import reads_as
 
 PROTECTED = frozenset(
@@ -197,7 +197,11 @@ def on_disk(folder: int, name: str) -> str | None:
         os.lstat(name, dir_fd=folder)
     except FileNotFoundError:
         wanted = loose(name)
-        alike = [entry for entry in os.listdir(folder) if loose(entry) == wanted]
+        alike = [
+            entry
+            for entry in os.listdir(folder)
+            if loose(entry) == wanted and has_same_letters(entry, name)
+        ]
         if len(alike) > 1:
             raise Denied(
                 f"{printable(name)!r} may mean {len(alike)} files",

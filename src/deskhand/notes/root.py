@@ -57,6 +57,14 @@ def loose(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
+def has_same_letters(one: str, other: str) -> bool:
+    """Whether names differ in the case of letters and in form alone: Maße and Masse do not."""
+    folded, expected = (
+        [*map(str.casefold, unicodedata.normalize("NFC", name))] for name in (one, other)
+    )
+    return folded == expected
+
+
 def open_folder(path: Path) -> int:
     """A descriptor of the folder at this path."""
     if sys.platform != "linux":  # where no desk is guarded

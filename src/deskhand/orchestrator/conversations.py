@@ -61,8 +61,8 @@ def _list_people(mail: FullMessage, own: set[str]) -> tuple[str, ...]:
     """Whom the mail names in its head, without the person."""
     head = mail.summary
     lines = (head.sender, mail.reply_to, mail.list_post, head.to, mail.cc)
-    mine = {address.casefold() for address in own}
-    named = (address.casefold() for line in lines for address in addresses_in(line))
+    mine = {address.lower() for address in own}
+    named = (address.lower() for line in lines for address in addresses_in(line))
     return tuple(dict.fromkeys(each for each in named if each not in mine))[:MOST_PEOPLE]
 
 
@@ -120,7 +120,7 @@ def _answers(raw: bytes, step: Step) -> bool:
     people = {step.data.sender, *step.data.people}
     sent = mime.parse(raw)
     named = (each for line in (sent.to, sent.cc) for each in addresses_in(line))
-    return any(address.casefold() in people for address in named)
+    return any(address.lower() in people for address in named)
 
 
 async def finish(desk: Desk, step: Step, marks: dict[str, Any]) -> None:

@@ -72,10 +72,10 @@ _TYPED = re.compile(rf"(?<!{_PART}){_PART}++@{_PART}++")
 def _read_people(line: str, field: str) -> str:
     """The addresses alone, of a line that may name people as other mail programs do: Ann <ann@example.org>."""
     found = [each.address for each in people(line)]
-    known = {each.casefold() for each in found}
+    known = {each.lower() for each in found}
     for typed in _TYPED.findall(line):
         name = typed.strip(".'")
-        if name.casefold() not in known:
+        if name.lower() not in known:
             raise InvalidInput(
                 f"{printable(name, 100)} is named and would not get it.",
                 fields=[FieldProblem(field, "would not get it", printable(name, 100))],

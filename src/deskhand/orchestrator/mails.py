@@ -246,7 +246,7 @@ def _words(request: Request) -> str:
 
 def find_warnings(mail: FullMessage, reply: Mail) -> tuple[str, ...]:
     """What is odd about the mail, and where its answer goes."""
-    if triage.sender(mail) in map(str.casefold, reply.everybody):
+    if triage.sender(mail) in map(str.lower, reply.everybody):
         return mail.alarms
     astray = (
         f"The answer goes to {reply.to}, where the mail asked for it, not to its sender."

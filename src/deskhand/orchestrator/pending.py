@@ -302,8 +302,8 @@ def _claimed(claim: Claim, data: MailFacts, now: datetime) -> FullMessage:
 
 def _differences(claim: Claim, mail: FullMessage) -> list[str]:
     """Where a note speaks of another mail than the one that it names."""
-    said = {person.address.casefold() for person in people(claim.sender)}
-    true = {person.address.casefold() for person in people(mail.summary.sender)}
+    said = {person.address.lower() for person in people(claim.sender)}
+    true = {person.address.lower() for person in people(mail.summary.sender)}
     found = []
     if said and not said & true:
         found.append(

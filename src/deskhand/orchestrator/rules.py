@@ -109,8 +109,8 @@ class Rule(_Then):
         domain = address.rpartition("@")[2]
         return (
             (self.account is None or self.account in _accounts_of(mail))
-            and (self.sender is None or self.sender.casefold() == address)
-            and (self.domain is None or _is_below(domain, self.domain.casefold()))
+            and (self.sender is None or self.sender.lower() == address)
+            and (self.domain is None or _is_below(domain, self.domain.lower()))
             and (self.subject is None or self.subject.casefold() in mail.subject.casefold())
         )
 

@@ -660,7 +660,7 @@ def correct(
 ) -> None:
     tx.execute(
         "INSERT INTO corrections (draft_id, kind, sender, text, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        *(draft_id, kind, sender.casefold(), text, clock.to_ms(now)),
+        *(draft_id, kind, sender.lower(), text, clock.to_ms(now)),
     )
 
 
@@ -672,7 +672,7 @@ def forget_correction(tx: Transaction, draft_id: str) -> None:
 def corrections(tx: Transaction, sender: str, limit: int = 5) -> list[tuple[str, str]]:
     """(`edited` or `rejected`, what), the newest first."""
     sql = "SELECT kind, text FROM corrections WHERE sender = ? ORDER BY at DESC LIMIT ?"
-    return [(str(kind), str(text)) for kind, text in tx.all(sql, sender.casefold(), limit)]
+    return [(str(kind), str(text)) for kind, text in tx.all(sql, sender.lower(), limit)]
 
 
 def _step(row: Row) -> Step:

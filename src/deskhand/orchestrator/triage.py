@@ -74,7 +74,7 @@ def sender(mail: FullMessage) -> str:
 
 def sender_of(mail: MailSummary) -> str:
     found = first_person(mail.sender)
-    return (found.address if found else mail.sender).casefold()
+    return (found.address if found else mail.sender).lower()
 
 
 # What holds for every model.

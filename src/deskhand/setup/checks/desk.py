@@ -300,7 +300,7 @@ async def mailbox(desk: Desk, account: MailAccount | None = None) -> Finding:
             )
         if isinstance(mailbox, ImapMailbox):
             await mailbox.try_relay()
-    if account.addresses and address.casefold() not in account.addresses:
+    if account.addresses and address.lower() not in account.addresses:
         return bad(
             f"{account.kind}, signed in as {audit.masked(address)}, which is not its address",
             "correct it",
