@@ -3,14 +3,15 @@
 import json
 from collections.abc import Iterator
 from datetime import datetime
+from typing import get_args
 
 from deskhand import audit, clock
 from deskhand.audit import Broken, Entry, Mark
+from deskhand.gate.requests import YES, Word
 from deskhand.store import Transaction
 
-_YES = ("held", "approved")
-_DECISIVE = (*_YES, "rejected", "undone", "edited")
-_ANSWERS = (*_DECISIVE, "responded", "snoozed", "woken", "permitted", "replied")
+_DECISIVE: tuple[Word, ...] = (*YES, "rejected", "undone", "edited")
+_ANSWERS = get_args(Word)
 
 
 def ends_with_yes(tx: Transaction, request_id: str, digest: str, since: datetime) -> bool:
@@ -50,7 +51,7 @@ def _left_since_yes(
     for entry in _entries_about(tx, request_id, first):
         is_same = (entry.parameters or {}).get("digest") == digest
         if entry.action_type in _DECISIVE:
-            left = [] if entry.action_type in _YES and is_same else None
+            left = [] if entry.action_type in YES and is_same else None
         elif is_same and entry.action_type not in _ANSWERS and entry.result == "success":
             left = None if left is None else [*left, entry]
     return left

@@ -19,7 +19,7 @@ from deskhand.errors import Denied
 from deskhand.gate import history, passkeys, passwords, permissions, webauthn
 from deskhand.gate.permissions import Permission
 from deskhand.gate.question import Question
-from deskhand.gate.requests import Proof, Request, Word
+from deskhand.gate.requests import YES, Proof, Request, Word
 from deskhand.gate.rows import KeptAnswer, WrittenAnswer, find_answers
 from deskhand.gate.webauthn import KeptAssertion, Said
 from deskhand.store import Store, Transaction, marks
@@ -41,7 +41,6 @@ WORDS = "words"
 
 Signatures of earlier versions have none.
 """
-_YES = ("held", "approved")
 _WITH_WORDS = ("rejected", "responded", "snoozed")
 _SIGNED_AS: dict[Word, tuple[str, ...]] = {
     "held": ("approved",),
@@ -140,8 +139,8 @@ class Policy:
         counting = _COUNT[self.least]
         yeses = find_answers(
             tx,
-            f"request_id = ? AND digest = ? AND word IN ('held', 'approved') AND proof IN ({marks(counting)})",
-            *(request.id, request.action.digest, *counting),
+            f"request_id = ? AND digest = ? AND word IN ({marks(YES)}) AND proof IN ({marks(counting)})",
+            *(request.id, request.action.digest, *YES, *counting),
         )
         return any(yes.written.proof != "passkey" or self._stands(tx, yes) for yes in yeses)
 
@@ -156,7 +155,7 @@ class Policy:
 
     def _is_last_reply(self, tx: Transaction, request: Request) -> bool:
         last = _find_last_word(tx, request)
-        if last is None or last.written.word not in (*_YES, "replied"):
+        if last is None or last.written.word not in (*YES, "replied"):
             return False
         said = (last.written.digest, last.written.words)
         return said == (request.action.digest, request.words) and self._stands(tx, last)
@@ -312,7 +311,7 @@ def _find_last_word(tx: Transaction, request: Request) -> KeptAnswer | None:
 def _find_last_yes(tx: Transaction, request: Request) -> KeptAnswer | None:
     """The answer that decided it last, where that is a yes to what would be sent."""
     last = _find_last_word(tx, request)
-    if last is None or last.written.word not in _YES:
+    if last is None or last.written.word not in YES:
         return None
     return last if last.written.digest == request.action.digest else None
 

@@ -53,6 +53,8 @@ Word = Literal[
     "replied",
 ]
 """What the person can say to a request, or have said."""
+YES: tuple[Word, ...] = ("held", "approved")
+"""The words of a yes: one that rests first, and one that counts at once."""
 Resting = Literal["dev_mode", "unconfirmed", "rate"]
 """Why it rests: sending is off, a file in Approved/ is no yes until it is confirmed, or the rate limit is reached."""
 

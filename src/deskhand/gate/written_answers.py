@@ -9,7 +9,7 @@ from deskhand.gate import ledger
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.proofs import Answer
 from deskhand.gate.record import GateCall, facts_of
-from deskhand.gate.requests import LIFETIME, Request, State
+from deskhand.gate.requests import LIFETIME, YES, Request, State
 from deskhand.gate.rows import ANSWER_COLUMNS, WrittenAnswer
 from deskhand.store import Transaction, marks
 
@@ -92,8 +92,8 @@ def carry_over_yes(tx: Transaction, request: Request, words: str, digest: str) -
     copied = tx.execute(
         "INSERT INTO answers (request_id, revision, word, digest, proof, said_by, at, words)"
         " SELECT request_id, revision, word, ?, proof, said_by, at, words FROM answers"
-        " WHERE request_id = ? AND digest = ? AND word IN ('held', 'approved')",
-        *(digest, request.id, words),
+        f" WHERE request_id = ? AND digest = ? AND word IN ({marks(YES)})",
+        *(digest, request.id, words, *YES),
     )
     return copied > 0
 
