@@ -18,7 +18,7 @@ from deskhand.gate.question import Question
 from deskhand.gate.record import GateCall, facts_of
 from deskhand.gate.requests import OPEN, Request
 from deskhand.mail import MailSummary
-from deskhand.store import Row, Transaction
+from deskhand.store import Transaction
 
 FollowState = Literal["open", "answered", "cancelled", "told"]
 ACTOR = "follow_up"
@@ -27,7 +27,6 @@ LEAVE = "Leave it at that"
 LOOK_EVERY = timedelta(minutes=5)
 _LATER = timedelta(days=3)
 _ALIVE = (*OPEN, "sent")
-_COLUMNS = "request_id, due, begun, lasting, state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +59,7 @@ def await_answer(
     named = "due = excluded.due, begun = excluded.begun, lasting = excluded.lasting"
     changes = f"{named}, state = 'open', looked = 0, question = NULL"
     _insert(tx, request.id, wanted, now, f"(request_id) DO UPDATE SET {changes}")
-    (awaited,) = _read(
-        tx, tx.all(f"SELECT {_COLUMNS} FROM follow_ups WHERE request_id = ?", request.id)
-    )
+    (awaited,) = _find_where(tx, "request_id = ?", request.id)
     return awaited.due
 
 
@@ -154,12 +151,8 @@ def take_to_look_at(
     """Those whose threads are to be looked at now, which nobody else does for a while."""
     moment = clock.to_ms(now)
     before = moment + 1 if all_of_them else clock.to_ms(now - LOOK_EVERY)
-    rows = tx.all(
-        f"SELECT {_COLUMNS} FROM follow_ups WHERE state = 'open' AND (looked < ? OR due <= ?)",
-        before,
-        moment,
-    )
-    found = [each for each in _read(tx, rows) if each.request.state == "sent"]
+    chosen = _find_where(tx, "state = 'open' AND (looked < ? OR due <= ?)", before, moment)
+    found = [each for each in chosen if each.request.state == "sent"]
     for each in found:
         tx.execute(
             "UPDATE follow_ups SET looked = ? WHERE request_id = ?", moment, each.request.id
@@ -186,23 +179,18 @@ def take_up_answers(tx: Transaction, now: datetime) -> list[Request]:
 
 def list_awaited(tx: Transaction) -> list[AwaitedAnswer]:
     """What is awaited still, the next first; of a mail that will not leave nobody awaits anything."""
-    found = _read(
-        tx,
-        tx.all(
-            f"SELECT {_COLUMNS} FROM follow_ups WHERE state = 'open' ORDER BY due, request_id"
-        ),
-    )
+    found = _find_where(tx, "state = 'open' ORDER BY due, request_id")
     return [each for each in found if each.request.state in _ALIVE]
 
 
 def find_awaited(tx: Transaction, request_id: str) -> AwaitedAnswer | None:
-    rows = tx.all(f"SELECT {_COLUMNS} FROM follow_ups WHERE request_id = ?", request_id)
-    return next(iter(_read(tx, rows)), None)
+    return next(iter(_find_where(tx, "request_id = ?", request_id)), None)
 
 
-def _read(tx: Transaction, rows: Sequence[Row]) -> list[AwaitedAnswer]:
+def _find_where(tx: Transaction, condition: str, *values: object) -> list[AwaitedAnswer]:
+    sql = "SELECT request_id, due, begun, lasting, state FROM follow_ups"
     found: list[AwaitedAnswer] = []
-    for name, due, begun, lasting, state in rows:
+    for name, due, begun, lasting, state in tx.all(f"{sql} WHERE {condition}", *values):
         request = ledger.find(tx, name)
         if request is None:
             continue
