@@ -142,9 +142,7 @@ class Delivery:
         await self._store.write(
             ledger.change, request, request.unanswered, due=None, note=request.lost_yes
         )
-        raise Denied(
-            f"nobody approved exactly this text of {request.id}", reason="no_approval"
-        )
+        raise _no_approval(request)
 
     def _claim(self, tx: Transaction, request: Request) -> Request | Wait | Conflict:
         sends.take_turns(tx)
@@ -152,9 +150,7 @@ class Delivery:
         if isinstance(verdict, Wait):
             return verdict
         if not self._door.policy.releases(tx, request):
-            raise Denied(
-                f"nobody approved exactly this text of {request.id}", reason="no_approval"
-            )
+            raise _no_approval(request)
         claimed = self._take(tx, request)
         if isinstance(claimed, Request):
             self._door.demand_unmoved(request)  # where this raises, the row stays as it was
@@ -341,6 +337,11 @@ class Delivery:
             await asyncio.to_thread(
                 vault_log.write_entry, self._settings.vault_path, logs, entry
             )
+
+
+def _no_approval(request: Request) -> Denied:
+    said = f"nobody approved exactly this text of {request.id}"
+    return Denied(said, reason="no_approval")
 
 
 def _under_way() -> UnderWay:
