@@ -202,4 +202,4 @@ async def test_what_a_server_tells_before_it_listens_ends_no_waiting(
     telling = b"* OK still here\r\n* 2 EXISTS\r\n+ idling\r\n* 3 EXISTS\r\n"
     with OddImap(idle=telling) as server:
         async with opened(server, tmp_path) as mailbox:
-            await mailbox.wait(await mailbox.position(), 10)
+            await mailbox.wait(await mailbox.position(), 0.1)
