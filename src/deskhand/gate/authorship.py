@@ -145,8 +145,9 @@ def is_a_tools_mail(tx: Transaction, properties: Mapping[str, Any], body: str) -
 
 
 def _is_known(tx: Transaction, mark: str | None) -> bool:
-    found = mark and tx.one("SELECT 1 FROM tool_notes WHERE mark = ?", mark)
-    return found is not None and mark is not None
+    if mark is None:
+        return False
+    return tx.one("SELECT 1 FROM tool_notes WHERE mark = ?", mark) is not None
 
 
 # What a note says, in whatever form.

@@ -101,8 +101,8 @@ def keep(tx: Transaction, contents: Iterable[bytes], now: datetime) -> None:
     for content in contents:
         tx.execute(
             "INSERT INTO enclosures (sha256, content, kept) VALUES (?, ?, ?)"
-            " ON CONFLICT (sha256) DO UPDATE SET kept = ?",
-            *(sha256(content).hexdigest(), content, clock.to_ms(now), clock.to_ms(now)),
+            " ON CONFLICT (sha256) DO UPDATE SET kept = excluded.kept",
+            *(sha256(content).hexdigest(), content, clock.to_ms(now)),
         )
 
 

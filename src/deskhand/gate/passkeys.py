@@ -145,12 +145,11 @@ def forget_all(tx: Transaction) -> None:
 def _write(tx: Transaction, seal: Seal, key: Passkey) -> None:
     tx.execute(
         "UPDATE passkeys SET sign_count = ?, used = ?, revoked = ?, seal = ? WHERE id = ?",
-        *(
-            key.sign_count,
-            key.used and clock.to_ms(key.used),
-            key.revoked and clock.to_ms(key.revoked),
-        ),
-        *(_seal_of(key, seal), key.id),
+        key.sign_count,
+        key.used and clock.to_ms(key.used),
+        key.revoked and clock.to_ms(key.revoked),
+        _seal_of(key, seal),
+        key.id,
     )
 
 

@@ -20,7 +20,7 @@ from deskhand.errors import Denied, FieldProblem, InvalidInput, NotFound
 from deskhand.gate.actions import Action, Mail
 from deskhand.gate.requests import Proof, Request
 from deskhand.gate.risk import Risk, assess_action
-from deskhand.store import Row, Transaction
+from deskhand.store import Row, Transaction, marks
 
 if TYPE_CHECKING:
     from deskhand.gate.cards import Card
@@ -170,25 +170,22 @@ def make(
 
 
 def insert(tx: Transaction, made: Permission) -> None:
-    tx.execute(
-        f"INSERT INTO permissions ({_COLUMNS}, covered) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        *(
-            made.id,
-            made.request_id,
-            _canonical(made.names),
-            json.dumps(made.seen),
-            made.per_day,
-        ),
-        *(
-            clock.to_ms(made.made),
-            clock.to_ms(made.ends),
-            made.proof,
-            made.evidence,
-            None,
-            None,
-            key_of(made.names),
-        ),
+    values = (
+        made.id,
+        made.request_id,
+        _canonical(made.names),
+        json.dumps(made.seen),
+        made.per_day,
+        clock.to_ms(made.made),
+        clock.to_ms(made.ends),
+        made.proof,
+        made.evidence,
+        None,
+        None,
+        key_of(made.names),
     )
+    sql = f"INSERT INTO permissions ({_COLUMNS}, covered) VALUES ({marks(values)})"
+    tx.execute(sql, *values)
 
 
 def list_all(tx: Transaction) -> list[Permission]:
