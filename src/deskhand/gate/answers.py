@@ -70,7 +70,7 @@ class Answers(PersonsWord):
             now = self._now()
             word: Word = "held" if request.is_early(now) else "approved"
             answer = await self._answer(word, by, proof, request)
-            await self._demand_sendable(request)
+            await self._demand_approvable(request)
             seen = await self._waiting.assess(request)
             await self._write(request, approve, answer, now, due=now, assessed=seen)
         return await self._waiting.card(request_id)
@@ -247,7 +247,7 @@ class Answers(PersonsWord):
         until = now + self._hold_time
         seen: dict[str, str] = {}
         for request in requests:
-            await self._demand_sendable(request)
+            await self._demand_approvable(request)
             seen[request.id] = await self._waiting.assess(request)
 
         def work(tx: Transaction) -> list[Request]:
@@ -269,7 +269,8 @@ class Answers(PersonsWord):
             if until <= now:
                 await self._go_on(request)
 
-    async def _demand_sendable(self, request: Request) -> None:
+    async def _demand_approvable(self, request: Request) -> None:
+        """Refuse a yes to what no yes answers, cannot be sent, or is no longer what was shown."""
         if isinstance(request.action, Question):
             request.action.demand_answer("yes", request.id)
         if request.fault is not None:

@@ -13,13 +13,12 @@ from deskhand.gate import files, ledger, lists
 from deskhand.gate.actions import Action
 from deskhand.gate.folders import Folders, RequestFile, as_file
 from deskhand.gate.proofs import Policy
-from deskhand.gate.requests import Folder, Request
+from deskhand.gate.requests import ANSWERABLE, Folder, Request
 from deskhand.store import Store
 
 log = logging.getLogger("deskhand.vault")
 
 _SECOND = 1_000_000_000
-_OPEN = ("waiting", "unknown", "held")
 _WAITS_AGAIN = {"status": "pending_approval", "rejected_reason": None}
 """What a file says whose no was taken back."""
 
@@ -139,7 +138,7 @@ class Follower:
 
     def _mark(self, found: RequestFile, request: Request) -> None:
         marks = marks_of(request)
-        if request.state in _OPEN and found.properties.get("status") == "rejected":
+        if request.state in ANSWERABLE and found.properties.get("status") == "rejected":
             marks = {**_WAITS_AGAIN}
         if "approved_at" in found.properties:
             marks.pop("approved_at", None)  # the person wrote it themselves
