@@ -15,13 +15,14 @@ from deskhand.wording import quoted
 
 _AT = "CASE WHEN state = 'expired' THEN expires ELSE COALESCE(decided, created) END"
 """When it was answered; of what nobody answered when its time was over. An index has the same words."""
+_ANSWERED = "(decided IS NOT NULL OR state IN ('expired', 'withdrawn'))"
 _AT_ONCE = 200
 _LOOKED_AT = 2000
 """How many rows are looked at for one page of a search."""
 _NAMED = 1000
 """From how many of the newest rows the list of who asked is made."""
-Outcome = Literal["sent", "rejected", "back", "under way", "unclear", "unsent", "expired"]
-OUTCOMES: dict[Outcome, str] = {
+Upshot = Literal["sent", "rejected", "back", "under way", "unclear", "unsent", "expired"]
+UPSHOTS: dict[Upshot, str] = {
     "sent": "sent or done",
     "rejected": "rejected",
     "back": "sent back with a note",
@@ -30,7 +31,7 @@ OUTCOMES: dict[Outcome, str] = {
     "unsent": "not sent",
     "expired": "expired",
 }
-_STATES: dict[Outcome, tuple[State, ...]] = {
+_STATES: dict[Upshot, tuple[State, ...]] = {
     "sent": ("sent",),
     "rejected": ("rejected",),
     "back": ("rejected",),
@@ -51,7 +52,7 @@ class Wanted:
     """What is looked for; empty is any."""
 
     text: str = ""
-    outcome: Outcome | None = None
+    outcome: Upshot | None = None
     kind: str = ""
     asker: str = ""
 
@@ -101,9 +102,6 @@ def find(tx: Transaction, wanted: Wanted, behind: Place | None, limit: int) -> P
         if len(rows) < _AT_ONCE:
             return Page(found, None, partly=False)
     return Page(found, behind, partly=True)
-
-
-_ANSWERED = "(decided IS NOT NULL OR state IN ('expired', 'withdrawn'))"
 
 
 def list_askers(tx: Transaction) -> list[str]:

@@ -47,7 +47,7 @@ def routes() -> list[Route]:
 async def _show(request: HttpRequest) -> Response:
     desk = desk_of(request)
     given = {name: request.query_params.get(name, "").strip()[:200] for name in _FIELDS}
-    outcome = next((each for each in decided.OUTCOMES if each == given["outcome"]), None)
+    outcome = next((each for each in decided.UPSHOTS if each == given["outcome"]), None)
     wanted = decided.Wanted(given["q"], outcome, given["kind"], given["asker"])
     before = _read_place(request.query_params.get("before", ""))
     await desk.waiting.notice()
@@ -67,7 +67,7 @@ async def _show(request: HttpRequest) -> Response:
         given=given,
         kept=kept,
         filters=[
-            ("outcome", "What came of it", list(decided.OUTCOMES.items())),
+            ("outcome", "What came of it", list(decided.UPSHOTS.items())),
             ("kind", "Kind", list(WORDS.items())),
             ("asker", "Asked by", [(name, name) for name in askers]),
         ],
