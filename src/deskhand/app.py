@@ -658,10 +658,8 @@ class Desk:
         if in_vault and self.settings.vault_path is not None:
             from deskhand.audit import vault_log
 
-            logs = (*self.settings.inside, "Logs")
-            await asyncio.to_thread(
-                vault_log.write_entry, self.settings.vault_path, logs, entry
-            )
+            place = (self.settings.vault_path, self.settings.logs)
+            await asyncio.to_thread(vault_log.write_entry, *place, entry)
 
     def _entry_of(
         self,

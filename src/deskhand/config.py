@@ -901,6 +901,11 @@ class Settings(BaseModel):
         return "/".join((*self.inside, *names))
 
     @property
+    def logs(self) -> tuple[str, ...]:
+        """The folders of the vault that lead to the desk's logs."""
+        return (*self.inside, "Logs")
+
+    @property
     def own_place(self) -> Path | None:
         """Where the desk's own folders lie; None without a vault."""
         return self.vault_path and self.vault_path.joinpath(*self.inside)

@@ -333,10 +333,8 @@ class Delivery:
 
         await self._store.write(together)
         if self._settings.vault_path is not None:
-            logs = (*self._settings.inside, "Logs")
-            await asyncio.to_thread(
-                vault_log.write_entry, self._settings.vault_path, logs, entry
-            )
+            place = (self._settings.vault_path, self._settings.logs)
+            await asyncio.to_thread(vault_log.write_entry, *place, entry)
 
 
 def _no_approval(request: Request) -> Denied:

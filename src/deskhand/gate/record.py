@@ -123,8 +123,7 @@ def announce(
     if vault is None or (call.by != "gmail_mcp" and request.origin != "draft"):
         return
     try:
-        logs = (*settings.inside, "Logs")
-        vault_log.write_pre_send(vault, logs, request.action, now)
+        vault_log.write_pre_send(vault, settings.logs, request.action, now)
     except (OSError, DeskError) as error:
         if not must:
             facts = facts_of(request) | {"why": str(error)}

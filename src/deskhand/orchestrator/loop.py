@@ -91,7 +91,6 @@ class Orchestrator:
         )
         token = self._desk.token() if command[0].startswith("http") else None
         environment, now = config.copy_environment(), self._desk.now
-        logs = (*settings.inside, "Logs")
         return MCPClient(
             "gmail",
             command,
@@ -99,7 +98,7 @@ class Orchestrator:
             environment=environment,
             token=token,
             now=now,
-            logs=logs,
+            logs=settings.logs,
         )
 
     def _open_gmail(self) -> "MCPClient":
