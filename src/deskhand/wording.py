@@ -4,7 +4,7 @@ Programs read the codes themselves (`--json`, MCP, file properties, addresses of
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import get_args
 
 from deskhand.askers import describe_asker
@@ -174,11 +174,10 @@ def name_mails(counts: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-def name_choices(codes: Iterable[str], kind: str) -> list[tuple[str, str]]:
-    """Each code of an action, an actor or a result with its name, by name: what a list offers."""
-    names = {"action": name_action, "actor": name_actor, "result": name_result}
+def name_choices(codes: Iterable[str], name: Callable[[str], str]) -> list[tuple[str, str]]:
+    """Each code with its name, by name: what a list offers."""
     return sorted(
-        ((code, names[kind](code)) for code in codes), key=lambda each: each[1].casefold()
+        ((code, name(code)) for code in codes), key=lambda each: each[1].casefold()
     )
 
 

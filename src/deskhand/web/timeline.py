@@ -32,7 +32,7 @@ from deskhand.web.rows import draw_entries
 from deskhand.web.times import shown_time
 from deskhand.web.unavailable import or_unavailable
 from deskhand.web.verification import Followed, Verification
-from deskhand.wording import RESULTS, name_choices
+from deskhand.wording import RESULTS, name_action, name_actor, name_choices
 
 PAGE = 50
 DAYS = 30
@@ -106,8 +106,8 @@ def _collect(
             tx,
             [(entry.parameters or {}).get("action_id") for _, entry in found.entries],
         ),
-        "actors": name_choices(actors, "actor"),
-        "actions": name_choices(actions, "action"),
+        "actors": name_choices(actors, name_actor),
+        "actions": name_choices(actions, name_action),
         "first": first,
         "days": search.by_day(tx, first, DAYS, zone),
         "waits": lists.waits_of(tx, since, DECISIONS),
