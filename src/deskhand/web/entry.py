@@ -227,12 +227,8 @@ async def _enter_by_link(request: Request) -> Response:
     session = await desk.store.write(redeem)
     if session is not None:
         return await _let_in(request, session, "link")
-    await _record_failure(
-        request,
-        "link",
-        AuthRequired("the link was used before, is too old, or never was one"),
-    )
-    return await _show_sign_in(request, "link")
+    wrong = AuthRequired("the link was used before, is too old, or never was one")
+    return await _turn_away(request, "link", wrong)
 
 
 async def _show_pairing(request: Request) -> Response:
@@ -259,12 +255,8 @@ async def _pair(request: Request) -> Response:
     session = await desk.store.write(redeem)
     if session is not None:
         return await _let_in(request, session, "pairing")
-    await _record_failure(
-        request,
-        "pairing",
-        AuthRequired("the code was used before, is too old, or never was one"),
-    )
-    return await _show_sign_in(request, "pairing")
+    wrong = AuthRequired("the code was used before, is too old, or never was one")
+    return await _turn_away(request, "pairing", wrong)
 
 
 async def _enter_by_password(request: Request) -> Response:
@@ -314,8 +306,7 @@ async def _enter_by_passkey(request: Request) -> Response:
     try:
         await desk.store.write(accept)
     except Denied as error:
-        await _record_failure(request, "passkey", error)
-        return await _show_sign_in(request, "passkey")
+        return await _turn_away(request, "passkey", error)
     return await _let_in(request, await _begin(request, "passkey"), "passkey")
 
 
@@ -325,10 +316,8 @@ async def _enter_by_code(request: Request) -> Response:
     async with read_form(request, SIGN_IN_BYTES) as form:
         code = text_in(form, "code")
     if not await desk.store.write(passkeys.use_code, desk.policy.seal, code):
-        await _record_failure(
-            request, "code", AuthRequired("no recovery code, or one that was used")
-        )
-        return await _show_sign_in(request, "code")
+        wrong = AuthRequired("no recovery code, or one that was used")
+        return await _turn_away(request, "code", wrong)
     return await _let_in(request, await _begin(request, "code"), "code")
 
 
@@ -345,11 +334,12 @@ async def _begin(request: Request, way: Way) -> Session:
     return await desk.store.write(begin)
 
 
-async def _record_failure(request: Request, way: Way, error: DeskError) -> None:
-    """Put a wrong sign-in on the record, of many the first few."""
+async def _turn_away(request: Request, way: Way, error: DeskError) -> Response:
+    """Put a wrong sign-in on the record, of many the first few, and ask once more."""
     desk = desk_of(request)
-    if await desk.store.write(partial(passwords.count_wrong_link, now=desk.now())):
+    if await desk.store.write(passwords.count_wrong_link, desk.now()):
         await _record(request, way, error)
+    return await _show_sign_in(request, way)
 
 
 async def _let_in(request: Request, session: Session, way: Way) -> Response:
