@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from deskhand.gate.letters import Letter
 
 T = TypeVar("T")
-
-
-_ANSWERABLE = ("waiting", "snoozed", "unknown", "rejected")
+_TAKE_YES = ("waiting", "snoozed", "unknown", "rejected")
+"""States of a card to which a yes says something new."""
 
 
 def add_to(commands: Any) -> None:
@@ -172,7 +171,7 @@ def _approve_seen(options: argparse.Namespace) -> "Card":
         return card, await desk.waiting.original(card), desk.settings.hold_seconds
 
     card, original, hold = _at_request(options, look)
-    if card.choices and card.state in _ANSWERABLE:
+    if card.choices and card.state in _TAKE_YES:
         choice = asking.ask_for_choice(card)
         if choice is None:
             raise InvalidInput(
@@ -200,7 +199,7 @@ async def _demand_harmless(desk: "Desk", request_id: str) -> None:
         raise InvalidInput(
             f"{NO_TERMINAL}, and nobody knows whether this was done already", hint=hint
         )
-    if card.risk.level == "high" and card.state in _ANSWERABLE:
+    if card.risk.level == "high" and card.state in _TAKE_YES:
         raise InvalidInput(
             f"{NO_TERMINAL}, and this is of high risk: {card.risk.reasons[0]}",
             hint=hint,

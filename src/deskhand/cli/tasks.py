@@ -209,10 +209,7 @@ def _add(options: argparse.Namespace) -> None:
         line_of = _line(Task.model_validate(made), desk.now(), desk.settings.timezone)
         return made, f"added: {line_of.strip()}", line.doubt
 
-    made, text, doubt = at_desk(add, env_file=True)
-    tell(options, made, text)
-    if doubt:
-        print(f"{doubt} `deskhand tasks undo` takes it back", file=sys.stderr)
+    _tell_written(options, *at_desk(add, env_file=True))
 
 
 def _edit(options: argparse.Namespace) -> None:
@@ -247,7 +244,12 @@ def _edit(options: argparse.Namespace) -> None:
             told += f"\n  {_describe_one_time(task.recurrence)}"
         return made, told, line.doubt
 
-    made, text, doubt = at_desk(change, env_file=True)
+    _tell_written(options, *at_desk(change, env_file=True))
+
+
+def _tell_written(
+    options: argparse.Namespace, made: Any, text: str, doubt: str | None
+) -> None:
     tell(options, made, text)
     if doubt:
         print(f"{doubt} `deskhand tasks undo` takes it back", file=sys.stderr)
