@@ -43,7 +43,7 @@ WORDS: dict[Kind, str] = {
     "ask_person": "question",
     "draft": "drafted reply",
 }
-"""What the person reads for each."""
+"""What the person reads for each kind."""
 ACTS: dict[Kind, str] = {
     "update_emails": "is done",
     "call_tool": "counts",

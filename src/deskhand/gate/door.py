@@ -16,7 +16,7 @@ from deskhand.gate.vault import VaultDoor
 
 
 class ClosedDoor:
-    """Of a desk without a vault: nobody moves files, and there is nothing to follow."""
+    """What a desk without a vault has in its place: nobody moves files, and there is nothing to follow."""
 
     how = "once the person approved it on the page"
 

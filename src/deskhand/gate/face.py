@@ -26,7 +26,7 @@ class Face(BaseModel):
     may_be_permitted: ClassVar[bool] = False
     """Whether the person may let others like it through, see `permissions`."""
     free: ClassVar[frozenset[str]] = frozenset()
-    """Fields in which these may differ; where there is none, a permission is for the same thing once more."""
+    """Fields in which what a permission covers may differ; without any it is for the very same once more."""
 
     noun: ClassVar[str] = "mail"
     done: ClassVar[str] = "been sent"

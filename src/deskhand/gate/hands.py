@@ -165,7 +165,7 @@ def no_servers() -> Servers:
 
 
 Hand = MailHand | ChangeHand | LeaveHand | CallHand | AnswerHand
-"""`steps` is the share of a lease, in quarters, that its answer may take."""
+"""How one action leaves. Its answer may take `steps` quarters of the lease."""
 
 
 async def hand_for(

@@ -29,7 +29,7 @@ def find(
     *,
     sealed: bool,
 ) -> list[IdleFile]:
-    """`unopened`: why a draft could not be made a request."""
+    """Those that release nothing; `unopened` says of a draft why it could not be made a request."""
     reasons = [(each, _explain(tx, each, now, unopened, sealed=sealed)) for each in found]
     return [IdleFile(each.path, why) for each, why in reasons if why]
 

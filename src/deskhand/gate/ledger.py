@@ -104,6 +104,7 @@ def remember_place(tx: Transaction, request_id: str, folder: Folder, file: str) 
 
 
 def mark_settled(tx: Transaction, request: Request) -> None:
+    """The note of the mail that a draft answers says what became of it; while it waits, nothing."""
     tx.execute(
         "UPDATE requests SET settled = ? WHERE id = ?",
         int(request.state != "waiting"),
@@ -179,7 +180,7 @@ def postpone(
 
 
 def rest_until_its_time(tx: Transaction, request: Request) -> None:
-    """It rests until its own time."""
+    """What has a time of its own rests until then."""
     sql = "UPDATE requests SET due = ? WHERE id = ? AND state IN ('held', 'approved')"
     tx.execute(sql, to_column("due", request.action.send_at), request.id)
 

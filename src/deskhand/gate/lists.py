@@ -13,7 +13,7 @@ from deskhand.gate.toolcall import ToolCall
 from deskhand.store import Transaction, marks
 
 _RANK = "CASE WHEN state = 'approved' AND resting = 'rate' THEN 2 ELSE 1 - urgent END"
-"""The same as `rank`."""
+"""What `rank` gives, for a statement."""
 _RANK_LETTERS = ("u", "o", "l")
 """How a cursor writes a rank."""
 _TIME_DIGITS = 18

@@ -59,7 +59,7 @@ Move = Yes | No | Edited | TakenBack | Away | Outdated | Misplaced | Left
 def see(
     request: Request, found: RequestFile | None, folders: Folders, key: bytes
 ) -> Move | None:
-    """`found` is where the request's file lies now; None where nothing new was done with it."""
+    """What was done with the request's file, which lies at `found` now; None where that is nothing new."""
     if found is None:
         return _see_missing(request, folders)
     match found.folder:

@@ -104,7 +104,7 @@ class Permission:
 
 
 def risk_of(action: Action, card: "Card") -> Risk:
-    """What is odd about it; that it was done before is not, where just that is permitted."""
+    """What is odd about an action. Where the very same is permitted once more, that it was done before is not odd."""
     return card.risk if action.free else assess_action(action)
 
 

@@ -104,7 +104,7 @@ class Policy:
     key: Callable[[], str]
     """By which this desk knows again what it has written; never in the database."""
     seals_password: Callable[[], bool] = bool
-    """Whether a password without a seal is none here: since this version started."""
+    """Whether a password without a seal counts for nothing: so it is since this desk sealed the one that it had."""
     since: datetime = clock.EPOCH
     """When this desk got its key; it can check no answer of an earlier time."""
 
@@ -211,8 +211,7 @@ class Policy:
         return hmac.compare_digest(yes.evidence, evidence) and self.vouches(tx, used)
 
     def vouches(self, tx: Transaction, permission: Permission) -> bool:
-        """Whether a desk with this key has written it down as it is, its proof counts
-        here, and that was signed."""
+        """Whether this desk wrote the permission down as it is, and its proof counts; a signature must still stand."""
         genuine = hmac.compare_digest(permission.evidence, self.sign_terms(permission))
         if not genuine or not self.counts(permission.proof):
             return False

@@ -165,7 +165,7 @@ class Request:
 
     @property
     def next_revision(self) -> dict[str, Any]:
-        """What makes its row that of another revision: a sealed file is of one alone."""
+        """What changes in its row with the next revision, which has a sealed file of its own."""
         number = self.revision + 1
         return {
             "revision": number,

@@ -57,7 +57,7 @@ def put_before_person(
 
 
 async def show_again(store: Store, door: Door, request: Request) -> None:
-    """Its file is that of the new revision; where it cannot be written now, the next call writes it."""
+    """Put the file of the new revision where the person looks; what cannot be written now the next call writes."""
     left = await store.read(ledger.find, request.id) or request
     try:
         await door.retire(request)

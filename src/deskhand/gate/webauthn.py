@@ -69,8 +69,6 @@ class Said(BaseModel):
 
 
 SIGN_IN = Said(word="sign in")
-
-
 ENROL = Said(word="enrol")
 
 
