@@ -159,11 +159,11 @@ QUESTION = Question(text="Which day?", asker="Codex")
         ({}, "You rejected it."),
         ({"state": "sent"}, "You approved it."),
         (
-            {"state": "sent", "decided_by": "permission 3"},
+            {"state": "sent", "proof": "permission"},
             "Your permission let it through.",
         ),
         (
-            {"state": "sent", "decided_by": "hand-written approval"},
+            {"state": "sent", "proof": "hand-written"},
             "You approved it by hand, in the vault.",
         ),
         ({"state": "sent", "action": EDITED}, "You approved it as you had edited it."),

@@ -144,10 +144,9 @@ def _describe_no(request: Request) -> str:
 
 
 def _describe_yes(request: Request) -> str:
-    by = request.decided_by or ""
-    if by.startswith("permission "):
+    if request.proof == "permission":
         return "Your permission let it through."
-    if by == "hand-written approval":
+    if request.proof == "hand-written":
         return "You approved it by hand, in the vault."
     if request.action.kind == "ask_person":
         return f"You answered: {quoted(request.words or 'yes')}"
