@@ -132,7 +132,7 @@ async def test_what_the_page_and_doctor_ask_of_the_ledger(site: Site, desk: Desk
     request = await ask(desk, reply_to_message_id=original.id)
     began = site.clock()
     site.clock.pass_by(minutes=5)
-    assert await desk.store.read(lists.answering, original.id) == [request.id]
+    assert await desk.store.read(lists.find_answering, original.id) == [request.id]
     assert await desk.store.read(lists.count_unfinished, site.clock()) == (0, 0)
     await desk.answers.reject(request.id, request.digest, None, "person")
     assert await desk.store.read(lists.waits_of, began, 10) == [timedelta(minutes=5)]

@@ -246,7 +246,7 @@ def find_answered(tx: Transaction, header: str) -> str | None:
     )
 
 
-def answering(tx: Transaction, message_id: str) -> list[str]:
+def find_answering(tx: Transaction, message_id: str) -> list[str]:
     """The ids of the open requests and of all drafts that answer a mail."""
     rows = tx.all(
         f"SELECT id, action FROM requests WHERE origin = 'draft' OR state IN ({marks(OPEN)}) ORDER BY created, id",

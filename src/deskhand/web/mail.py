@@ -234,7 +234,7 @@ async def _show_message(
         arrived=shown_time(desk, mail.summary.date),
         claimed=_claimed_date(mail.summary),
         thread=[(each, shown_time(desk, each.date)) for each in thread],
-        answers=await desk.store.read(partial(lists.answering, message_id=message_id)),
+        answers=await desk.store.read(partial(lists.find_answering, message_id=message_id)),
         waits=await _waits_for_decision(desk, message_id),
         as_sent=wanted,
         blocked=sheet and sheet.blocked,
