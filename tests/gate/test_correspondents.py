@@ -125,3 +125,31 @@ def test_an_address_that_could_pass_for_another_is_alike(
     one: str, other: str, *, alike: bool
 ) -> None:
     assert is_alike(one, other) is alike
+
+
+@requirement("people:alike")
+@pytest.mark.parametrize(
+    ("address", "twin"),
+    [
+        ("ann@exmaple.org", "ann@example.org"),
+        ("ann@exarnple.org", "ann@example.org"),
+        ("b0b@example.net", "bob@example.net"),
+        ("ann@exampl.org", "ann@example.org"),
+        ("bob@exmaple.org", None),
+        ("ann@elsewhere.net", None),
+    ],
+)
+def test_of_all_whom_the_person_wrote_to_the_first_is_named_that_an_address_looks_like(
+    address: str, twin: str | None
+) -> None:
+    written = frozenset(
+        ("bob@example.net", "ann@example.org", "ann@examples.org", "cy@example.org")
+    )
+    known = recipients.Acquaintance({}, frozenset(), "UTC", written=written)
+    since = known.recipient(address, None).since
+
+    by_one = [each for each in sorted(written) if is_alike(address, each)]
+    assert by_one[:1] == ([twin] if twin else [])
+    assert since.removeprefix("first email to this address") == (
+        f"; it looks like {twin}, whom you know" if twin else ""
+    )
