@@ -71,7 +71,7 @@ async def test_what_a_permission_covers_rests_and_leaves_without_a_question(
         assert "under a permission of the person" in told
         (card,) = await place.waiting()
         assert card.state == "held"
-        assert card.decided_by == f"permission {made.id}"
+        assert card.permission == made.id
         assert await place.settle() == 2
         (standing,) = await place.desk.permitting.list_all()
         assert [name for name, _ in standing.uses] == [card.id]
@@ -437,7 +437,8 @@ async def test_the_page_makes_lists_and_ends_them(home: Home) -> None:
             (standing,) = await place.desk.permitting.list_all()
             await place.send(body="under it\n")
             (held,) = await place.waiting()
-            assert "your permission" in (await person.reads(f"/approvals/{held.id}")).text
+            link = f"/permissions#{standing.permission.id}"
+            assert link in (await person.reads(f"/approvals/{held.id}")).text
             text = (await person.reads("/permissions")).text
             until = f"{place.clock() + timedelta(days=9):%a %d %b}"
             assert f"at most 2 a day, until the end of {until}<" in text

@@ -12,6 +12,7 @@ from deskhand.foreign.edits import TextEdit
 from deskhand.gate import lists
 from deskhand.gate.actions import Mail, addresses_of
 from deskhand.gate.enclosures import Enclosure
+from deskhand.gate.permissions import name_used
 from deskhand.gate.recipients import Acquaintance, Recipient
 from deskhand.gate.requests import Request, State, describe_earlier_send
 from deskhand.gate.risk import Risk, assess_action
@@ -130,7 +131,8 @@ class Card:
     """What the mailbox calls the mail that left."""
     words: str | None = None
     """How the person wants it done instead."""
-    decided_by: str | None = None
+    permission: str | None = None
+    """The id of the permission that let it through."""
 
     @property
     def everybody(self) -> tuple[Recipient, ...]:
@@ -253,7 +255,7 @@ def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
         left=request.left if state == "sent" else None,
         message_id=request.message_id,
         words=request.words,
-        decided_by=request.decided_by,
+        permission=name_used(request),
     )
 
 

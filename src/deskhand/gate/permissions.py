@@ -31,6 +31,7 @@ MOST_A_DAY = 50
 EQUAL_ANSWERS = 5
 """After how many equal answers the desk proposes a permission."""
 LOOKED_BACK = timedelta(days=30)
+_ACTOR = "permission "
 _COLUMNS = (
     "id, request_id, names, seen, per_day, made, ends, proof, evidence, closed, closed_by"
 )
@@ -72,6 +73,11 @@ class Permission:
     evidence: str
     closed: datetime | None = None
     closed_by: str | None = None
+
+    @property
+    def actor(self) -> str:
+        """The name under which its yes is on the record."""
+        return f"{_ACTOR}{self.id}"
 
     @cached_property
     def terms(self) -> str:
@@ -258,6 +264,13 @@ def use(tx: Transaction, permission: Permission, request: Request, now: datetime
     sql = "INSERT INTO permission_uses (request_id, permission_id, at) VALUES (?, ?, ?)"
     tx.execute(sql, request.id, permission.id, clock.to_ms(now))
     return True
+
+
+def name_used(request: Request) -> str | None:
+    """The id of the permission under which a request was let through, whether it still counts or not."""
+    if request.proof != "permission" or request.decided_by is None:
+        return None
+    return request.decided_by.removeprefix(_ACTOR)
 
 
 def find_used(tx: Transaction, request_id: str) -> Permission | None:

@@ -128,7 +128,7 @@ class Policy:
 
     def answer_under(self, permission: Permission) -> Answer:
         """The yes that a permission gives; it rests like any other."""
-        return Answer("held", f"permission {permission.id}", "permission", None, self)
+        return Answer("held", permission.actor, "permission", None, self)
 
     def releases(self, tx: Transaction, request: Request) -> bool:
         """Whether a person's yes was to exactly what would be sent, and its proof counts."""
@@ -205,9 +205,7 @@ class Policy:
         used = permissions.find_used(tx, request.id)
         if used is None or used.names != request.action.named():
             return False
-        evidence = self.sign(
-            request.id, f"permission {used.id}", given.digest, given.number
-        )
+        evidence = self.sign(request.id, used.actor, given.digest, given.number)
         return hmac.compare_digest(yes.evidence, evidence) and self.vouches(tx, used)
 
     def vouches(self, tx: Transaction, permission: Permission) -> bool:
