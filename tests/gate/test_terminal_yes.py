@@ -5,13 +5,13 @@ import os
 import pty
 import subprocess
 import sys
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from mcp import Client
 
-from deskhand.clock import natural, utc_now
+from deskhand.clock import iso, natural, utc_now
 from deskhand.gate import ledger
 from deskhand.gate.asking import open_request
 from deskhand.gate.leaving import LeaveList
@@ -140,6 +140,44 @@ async def test_a_terminal_offers_the_choices_of_a_question_at_once(study: Study)
         assert chosen.end() == 0
         told = await client.call_tool("ask_person", question)
         assert told.structured_content["answer"] == "Never"
+
+
+@requirement("terminal:seen")
+async def test_the_terminal_says_when_a_mail_with_a_time_of_its_own_leaves(
+    study: Study,
+) -> None:
+    leaves = datetime.now(UTC).replace(hour=9, minute=0) + timedelta(days=3)
+    told = leaves + timedelta(days=3)
+    async with (
+        study.opened() as (desk, _),
+        Client(desk_server(desk), mode="2026-07-28") as client,
+    ):
+        study.clock.time = datetime.now(UTC)
+        timed = HELLO | {"send_at": iso(leaves), "follow_up": "3d"}
+        await client.call_tool("send_email", timed)
+        ((card,), _) = await desk.waiting.cards()
+        at, then = (natural(each, utc_now(), "UTC") for each in (leaves, told))
+        line = study.home.command("approvals").stdout
+        assert f"  leaves {at}  you are told {then} if unanswered" in line
+        shown = study.home.command("show", card.id).stderr
+        assert f"\nleaves: {at}, or at your yes where that comes later\n" in shown
+        assert f"\nfollow-up: you are told {then} if nobody has answered by" in shown
+
+        yes = Keyboard(study.home, "approve", card.id, DESKHAND_HOLD_SECONDS="1")
+        yes.wait_for("[y/N] ")
+        assert f"leaves: {at}, or" in yes.shown
+        assert f"follow-up: you are told {then}" in yes.shown
+        yes.type("y\n")
+        yes.wait_for("It counts in 1 s; Ctrl-C takes it back.")
+        yes.wait_for(f"leaves {at}")
+        assert yes.end() == 0
+        assert f"\nleaves: {at}\n" in study.home.command("show", card.id).stderr
+
+        study.clock.pass_by(days=4)
+        await desk.gate.release_due()
+        shown = study.home.command("show", card.id).stderr
+        assert "\nleft: " in shown
+        assert f"\nwas to leave: {at}\n" in shown
 
 
 @requirement("terminal:seen")

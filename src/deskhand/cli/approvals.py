@@ -5,6 +5,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,7 +23,8 @@ from deskhand.errors import InvalidInput
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
-    from deskhand.gate.cards import Card, Original
+    from deskhand.cli.asking import Presented
+    from deskhand.gate.cards import Card
     from deskhand.gate.claims import Claim
     from deskhand.gate.letters import Letter
 
@@ -101,43 +103,49 @@ def _add_edit(commands: Any) -> argparse.ArgumentParser:
 
 
 def _list(options: argparse.Namespace) -> None:
-    cards = _at_the_desk(lambda desk: _waiting(desk, snoozed=options.snoozed))
+    cards, told = _at_the_desk(lambda desk: _waiting(desk, snoozed=options.snoozed))
     for card in cards:
-        _print(card, options)
+        _print(card, options, told.get(card.id))
     if not cards and not options.json:
         print("nothing is snoozed" if options.snoozed else "nothing waits")
 
 
-async def _waiting(desk: "Desk", *, snoozed: bool) -> "list[Card]":
+async def _waiting(
+    desk: "Desk", *, snoozed: bool
+) -> "tuple[list[Card], dict[str, datetime]]":
+    """The cards, and when the person is told that nobody has answered one."""
+    from deskhand.gate import follow_ups
+
     cards, more = await desk.waiting.cards(limit=200, snoozed=snoozed)
     while more is not None:
         following, more = await desk.waiting.cards(limit=200, after=more, snoozed=snoozed)
         cards += following
-    return cards
+    awaited = await desk.store.read(follow_ups.list_awaited)
+    return cards, {each.request.id: each.due for each in awaited}
 
 
 def _show(options: argparse.Namespace) -> None:
-    from deskhand.cli.asking import describe_card, write_card
+    from deskhand.cli.asking import describe_card, present, write_card
     from deskhand.wording import name_state
 
-    async def work(desk: "Desk") -> "tuple[Card, str, str | None, Original | None]":
+    async def work(desk: "Desk") -> "tuple[Presented, str, str | None]":
         request = await desk.waiting.find(options.id)
         text = desk.door.show(request)
         file = None
         if place := desk.settings.own_place:
             file = str(place.absolute() / request.place / request.file)
         card = await desk.waiting.card_as_answered(options.id)
-        original = None if options.json else await desk.waiting.original(card)
-        return card, text, file, original
+        return await present(desk, card, alone=options.json), text, file
 
-    card, text, file, original = _at_request(options, work)
+    presented, text, file = _at_request(options, work)
+    card = presented.card
     if options.json:
         print(json.dumps(_fields(card) | {"filepath": file, "text": text}))
         return
-    print(plain(write_card(card, original)))
+    print(plain(write_card(presented)))
     lines = [
         f"state: {name_state(card.state, card.kind)}",
-        *describe_card(card),
+        *describe_card(presented),
         f"asked: {say_time(card.created)}, by {card.asker}",
         f"expires: {say_time(card.expires)}" if card.expires else "",
         f"digest: {card.seen}",
@@ -166,13 +174,14 @@ def _approve_seen(options: argparse.Namespace) -> "Card":
     """Show it first; a question with choices is answered by one of them, for a yes is none."""
     from deskhand.cli import asking
 
-    async def look(desk: "Desk") -> "tuple[Card, Original | None, float]":
+    async def look(desk: "Desk") -> "tuple[Presented, float]":
         card = await desk.waiting.card(options.id)
-        return card, await desk.waiting.original(card), desk.settings.hold_seconds
+        return await asking.present(desk, card), desk.settings.hold_seconds
 
-    card, original, hold = _at_request(options, look)
+    presented, hold = _at_request(options, look)
+    card = presented.card
     if card.choices and card.state in _TAKE_YES:
-        choice = asking.ask_for_choice(card)
+        choice = asking.ask_for_choice(presented)
         if choice is None:
             raise InvalidInput(
                 "nothing was answered", hint=f"`deskhand reject {card.id}` says no"
@@ -182,7 +191,7 @@ def _approve_seen(options: argparse.Namespace) -> "Card":
                 card.id, card.seen, choice, "person", claim(desk)
             )
         )
-    if not asking.ask_for_yes(card, hold, original):
+    if not asking.ask_for_yes(presented, hold):
         raise InvalidInput(
             "nothing was approved", hint=f"`deskhand reject {card.id}` says no"
         )
@@ -248,19 +257,22 @@ def _edit(options: argparse.Namespace) -> None:
     card, hold = _at_request(options, look, unseen=unseen)
     digest = options.digest or card.seen
 
-    def edit(letter: "Letter") -> "Card":
-        return _at_the_desk(
-            lambda desk: desk.answers.edit(card.id, digest, letter, "person", claim(desk))
-        )
+    def edit(letter: "Letter") -> "Presented":
+        async def work(desk: "Desk") -> "Presented":
+            new = await desk.answers.edit(card.id, digest, letter, "person", claim(desk))
+            return await asking.present(desk, new, alone=True)
+
+        return _at_the_desk(work)
 
     letter = editing.letter(card)
     given = {name: getattr(options, name) for name in ("to", "cc", "bcc", "subject")}
     if options.body_file is not None or any(each is not None for each in given.values()):
-        edited = edit(editing.apply_options(letter, given, options.body_file))
+        presented = edit(editing.apply_options(letter, given, options.body_file))
     else:
         with editing.open_editor(letter) as written:
-            edited = edit(written)
-    if options.approve or (sys.stdin.isatty() and asking.ask_for_yes(edited, hold)):
+            presented = edit(written)
+    edited = presented.card
+    if options.approve or (sys.stdin.isatty() and asking.ask_for_yes(presented, hold)):
         edited = _at_the_desk(
             lambda desk: desk.answers.approve_now(
                 card.id, edited.seen, "person", claim(desk)
@@ -317,13 +329,18 @@ def _at_the_desk(work: "Callable[[Desk], Awaitable[T]]") -> T:
         return asyncio.run(whole(desk))
 
 
-def _print(card: "Card", options: argparse.Namespace) -> None:
+def _print(card: "Card", options: argparse.Namespace, told: datetime | None = None) -> None:
+    from deskhand.cli.asking import leaves_later
     from deskhand.wording import name_state
 
     to = ", ".join(
         f"{each.address}{'' if each.known else ' (new)'}" for each in card.everybody
     )
     until = f"  until {say_time(card.until)}" if card.until else ""
+    if card.send_at and leaves_later(card):
+        until += f"  leaves {say_time(card.send_at)}"
+    if told:
+        until += f"  you are told {say_time(told)} if unanswered"
     asked = f"  asked by {card.asker}, {say_time(card.created)}"
     state = name_state(card.state, card.kind)
     what = f"{card.what}  {to}  {card.subject}"

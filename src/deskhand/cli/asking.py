@@ -3,27 +3,57 @@
 import math
 import sys
 import time
+from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from deskhand.cli.command import one_line, plain, say_time
 from deskhand.cli.editing import write_letter
+from deskhand.clock import utc_now
 from deskhand.errors import InvalidInput
+from deskhand.gate import follow_ups
 from deskhand.gate.cards import TARGETS, Card, Original
 from deskhand.gate.links import read_html
 
+if TYPE_CHECKING:
+    from deskhand.app import Desk
 
-def ask_for_yes(card: Card, hold: float, original: Original | None = None) -> bool:
+_NOT_LEAVING = ("rejected", "expired", "withdrawn", "failed")
+_OVER = ("sent", *_NOT_LEAVING)
+
+
+@dataclass(frozen=True, slots=True)
+class Presented:
+    """A card with what stands beside it."""
+
+    card: Card
+    original: Original | None
+    told: datetime | None
+    """When the person is told that nobody has answered it; None where they are not."""
+
+
+async def present(desk: "Desk", card: Card, *, alone: bool = False) -> Presented:
+    """The card with what stands beside it; `alone` without the mail that it answers."""
+    awaited = await desk.store.read(follow_ups.find_awaited, card.id)
+    told = awaited.due if awaited and awaited.state == "open" else None
+    original = None if alone else await desk.waiting.original(card)
+    return Presented(card, original, told)
+
+
+def ask_for_yes(presented: Presented, hold: float) -> bool:
     """Whether the person says yes to what they are shown, after the time in which they can think better of it."""
-    show_card(card, original)
+    show_card(presented)
+    card = presented.card
     if not _confirm(card):
         return False
-    _count_down(hold, card.acts)
+    _count_down(hold, "counts" if leaves_later(card) else card.acts)
     return True
 
 
-def ask_for_choice(card: Card) -> str | None:
+def ask_for_choice(presented: Presented) -> str | None:
     """Which of the choices the person takes, by its number or its words; None for none of them."""
-    show_card(card)
+    show_card(presented)
+    card = presented.card
     for number, choice in enumerate(card.choices, 1):
         print(one_line(f"  {number}  {choice}"), file=sys.stderr)
     _ask(f"Your answer, 1 to {len(card.choices)} (nothing: no answer yet): ")
@@ -38,15 +68,16 @@ def ask_for_choice(card: Card) -> str | None:
     )
 
 
-def show_card(card: Card, original: Original | None = None) -> None:
+def show_card(presented: Presented) -> None:
     """What would leave, and what there is to know of it."""
-    print(plain(write_card(card, original)), file=sys.stderr)
-    for line in describe_card(card):
+    print(plain(write_card(presented)), file=sys.stderr)
+    for line in describe_card(presented):
         print(one_line(line), file=sys.stderr)
 
 
-def write_card(card: Card, original: Original | None) -> str:
+def write_card(presented: Presented) -> str:
     """What would leave, how a reader sees it, what the person changed in it, and the mail that it answers."""
+    card = presented.card
     heading, _, body = write_letter(card).partition("\n\n")
     if card.kind in TARGETS:
         heading = heading.replace("To:", f"{TARGETS[card.kind].capitalize()}:", 1)
@@ -58,8 +89,8 @@ def write_card(card: Card, original: Original | None) -> str:
         )
     if card.difference:
         parts.append(f"## What was changed\n\n{card.difference}")
-    if original is not None:
-        parts.append(_write_original(original))
+    if presented.original is not None:
+        parts.append(_write_original(presented.original))
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
@@ -75,9 +106,10 @@ def _write_original(mail: Original) -> str:
     return f"## The mail that it answers\n\n{heading}\n\n{mail.text}"
 
 
-def describe_card(card: Card) -> list[str]:
-    """What its text does not say: what it is, from where and to whom it goes, with which
-    files, and what is odd."""
+def describe_card(presented: Presented) -> list[str]:
+    """What its text does not say: what it is, from where, to whom and when it goes, with
+    which files, and what is odd."""
+    card = presented.card
     named = (("to", card.to), ("cc", card.cc), ("bcc", card.bcc))
     people = [
         f"{name}: {each.address} ({each.badge}: {each.since})"
@@ -93,9 +125,36 @@ def describe_card(card: Card) -> list[str]:
         *sender,
         *people,
         *(f"file: {each.describe()}" for each in card.attachments),
+        *_describe_times(presented),
         f"risk: {card.risk.level}",
         *(f"  {each}" for each in card.risk.reasons),
     ]
+
+
+def leaves_later(card: Card) -> bool:
+    """Whether it has a time of its own, which is still to come."""
+    return card.send_at is not None and card.send_at > utc_now() and card.state not in _OVER
+
+
+def _describe_times(presented: Presented) -> list[str]:
+    """When a mail with a time of its own leaves, or that it did; and when the person hears
+    that nobody has answered."""
+    card = presented.card
+    is_open = card.state in ("waiting", "snoozed", "unknown")
+    lines: list[str] = []
+    if card.left and card.send_at:
+        lines.append(f"left: {say_time(card.left)}")
+    if card.send_at and leaves_later(card):
+        otherwise = ", or at your yes where that comes later" if is_open else ""
+        lines.append(f"leaves: {say_time(card.send_at)}{otherwise}")
+    elif card.send_at:
+        otherwise = "; now it leaves at your yes" if is_open else ""
+        lines.append(f"was to leave: {say_time(card.send_at)}{otherwise}")
+    if presented.told and card.state not in _NOT_LEAVING:
+        lines.append(
+            f"follow-up: you are told {say_time(presented.told)} if nobody has answered by then"
+        )
+    return lines
 
 
 def _describe_leaving(card: Card) -> list[str]:
