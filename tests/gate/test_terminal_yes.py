@@ -79,7 +79,9 @@ async def test_a_terminal_shows_the_mail_asks_and_lets_the_yes_rest(study: Study
         assert f"from: {card.account}" in no.shown
         assert "risk: medium" in no.shown
         no.type("n\n")
-        assert no.end() != 0
+        no.wait_for("Nothing was approved: it still waits.")
+        assert "error" not in no.shown
+        assert no.end() == 2
 
         short = Keyboard(study.home, "approve", risky.id)
         short.wait_for("to approve it: ")
@@ -93,7 +95,8 @@ async def test_a_terminal_shows_the_mail_asks_and_lets_the_yes_rest(study: Study
         thought_better.type("y\n")
         thought_better.wait_for("Ctrl-C takes it back")
         thought_better.interrupt()
-        assert thought_better.end() != 0
+        thought_better.wait_for("Taken back: it still waits for you.")
+        assert thought_better.end() == 130
         assert {(await desk.waiting.card(each.id)).state for each in (card, risky)} == {
             "waiting"
         }
@@ -122,7 +125,11 @@ async def test_a_terminal_offers_the_choices_of_a_question_at_once(study: Study)
         silent.wait_for("Your answer, 1 to 2")
         assert "1  Later" in silent.shown
         assert "2  Never" in silent.shown
+        assert silent.shown.count("Shall I tell you again?") == 1
+        assert silent.shown.count("Later") == 1
         silent.type("\n")
+        silent.wait_for("Nothing was answered: it still waits.")
+        assert "error" not in silent.shown
         assert silent.end() == 2
         wrong = Keyboard(study.home, "approve", card.id)
         wrong.wait_for("Your answer, 1 to 2")

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from deskhand.gate.letters import Letter
 
 T = TypeVar("T")
+_NOT_APPROVED = 2
+"""What a yes that the person did not give ends with: whatever follows on it is not to follow."""
 _TAKE_YES = ("waiting", "snoozed", "unknown", "rejected")
 """States of a card to which a yes says something new."""
 
@@ -155,10 +157,13 @@ def _show(options: argparse.Namespace) -> None:
     print(*(one_line(line) for line in lines if line), sep="\n", file=sys.stderr)
 
 
-def _approve(options: argparse.Namespace) -> None:
+def _approve(options: argparse.Namespace) -> int:
     if options.digest is None and not options.yes and sys.stdin.isatty():
-        _print(_approve_seen(options), options)
-        return
+        answered = _approve_seen(options)
+        if answered is None:
+            return _NOT_APPROVED
+        _print(answered, options)
+        return 0
 
     async def work(desk: "Desk") -> "Card":
         if options.digest is None and not options.yes:
@@ -168,10 +173,12 @@ def _approve(options: argparse.Namespace) -> None:
         )
 
     _print(_at_request(options, work, unseen=options.digest is None), options)
+    return 0
 
 
-def _approve_seen(options: argparse.Namespace) -> "Card":
-    """Show it first; a question with choices is answered by one of them, for a yes is none."""
+def _approve_seen(options: argparse.Namespace) -> "Card | None":
+    """Show it first; a question with choices is answered by one of them, for a yes is none.
+    None where the person leaves it as it is."""
     from deskhand.cli import asking
 
     async def look(desk: "Desk") -> "tuple[Presented, float]":
@@ -183,20 +190,25 @@ def _approve_seen(options: argparse.Namespace) -> "Card":
     if card.choices and card.state in _TAKE_YES:
         choice = asking.ask_for_choice(presented)
         if choice is None:
-            raise InvalidInput(
-                "nothing was answered", hint=f"`deskhand reject {card.id}` says no"
-            )
+            _say_left("Nothing was answered", card)
+            return None
         return _at_the_desk(
             lambda desk: desk.answers.respond(
                 card.id, card.seen, choice, "person", claim(desk)
             )
         )
     if not asking.ask_for_yes(presented, hold):
-        raise InvalidInput(
-            "nothing was approved", hint=f"`deskhand reject {card.id}` says no"
-        )
+        _say_left("Nothing was approved", card)
+        return None
     return _at_the_desk(
         lambda desk: desk.answers.approve_now(card.id, card.seen, "person", claim(desk))
+    )
+
+
+def _say_left(what: str, card: "Card") -> None:
+    print(
+        f"{what}: it still waits. `deskhand reject {card.id}` says no to it.",
+        file=sys.stderr,
     )
 
 

@@ -54,8 +54,6 @@ def ask_for_choice(presented: Presented) -> str | None:
     """Which of the choices the person takes, by its number or its words; None for none of them."""
     show_card(presented)
     card = presented.card
-    for number, choice in enumerate(card.choices, 1):
-        print(one_line(f"  {number}  {choice}"), file=sys.stderr)
     _ask(f"Your answer, 1 to {len(card.choices)} (nothing: no answer yet): ")
     said = sys.stdin.readline().strip()
     if not said:
@@ -78,10 +76,7 @@ def show_card(presented: Presented) -> None:
 def write_card(presented: Presented) -> str:
     """What would leave, how a reader sees it, what the person changed in it, and the mail that it answers."""
     card = presented.card
-    heading, _, body = write_letter(card).partition("\n\n")
-    if card.kind in TARGETS:
-        heading = heading.replace("To:", f"{TARGETS[card.kind].capitalize()}:", 1)
-    parts = [f"{heading}\n\n{body}"]
+    parts = [_write_letter(card)]
     if seen := read_html(card.body, card.html, as_text=card.as_text):
         how = "It leaves as HTML too" if card.html else "It leaves as HTML"
         parts.append(
@@ -92,6 +87,20 @@ def write_card(presented: Presented) -> str:
     if presented.original is not None:
         parts.append(_write_original(presented.original))
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def _write_letter(card: Card) -> str:
+    """Its text below its heading, which would say of a question how it begins, and no more."""
+    if card.kind == "ask_person":
+        listed = "".join(f"\n- {each}" for each in card.choices)
+        numbered = "".join(
+            f"\n  {number}  {one_line(each)}" for number, each in enumerate(card.choices, 1)
+        )
+        return f"{card.body.removesuffix(listed)}\n{numbered}"
+    heading, _, body = write_letter(card).partition("\n\n")
+    if card.kind in TARGETS:
+        heading = heading.replace("To:", f"{TARGETS[card.kind].capitalize()}:", 1)
+    return f"{heading}\n\n{body}"
 
 
 def _write_original(mail: Original) -> str:
@@ -177,8 +186,12 @@ def _ask(question: str) -> None:
 def _count_down(seconds: float, acts: str) -> None:
     """Let a yes rest: whoever presses Ctrl-C meanwhile has approved nothing."""
     until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
-        _ask(f"\rIt {acts} in {math.ceil(left)} s; Ctrl-C takes it back. ")
-        time.sleep(min(left, 1))
+    try:
+        while (left := until - time.monotonic()) > 0:
+            _ask(f"\rIt {acts} in {math.ceil(left)} s; Ctrl-C takes it back. ")
+            time.sleep(min(left, 1))
+    except KeyboardInterrupt:
+        print("\nTaken back: it still waits for you.", file=sys.stderr)
+        raise
     if seconds:
         print(file=sys.stderr)
