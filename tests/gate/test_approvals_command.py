@@ -50,6 +50,11 @@ async def test_a_person_lists_reads_approves_and_rejects_at_the_command_line(
             0,
             [row["id"], "rejected"],
         )
+        told = site.home.command("show", row["id"]).stderr
+        assert "\nyour reason: too early\n" in told
+        again = site.home.command("reject", row["id"])
+        assert again.stderr == "It is rejected already; nothing was changed.\n"
+        assert again.stdout == rejected.stdout
         assert "The person said no to it: “too early”." in await said(
             client, "send_email", **HELLO
         )
@@ -67,6 +72,9 @@ async def test_a_person_lists_reads_approves_and_rejects_at_the_command_line(
     late = site.home.command("approve", row["id"])
     assert (late.returncode, "nothing is left to decide" in late.stderr) == (5, True)
     assert site.home.command("show", "none").returncode == 4
+    short = site.home.command("show", row["id"][:3])
+    assert f"error: {row['id'][:3]} is too short to name a request.\n" in short.stderr
+    assert "Type at least 4 characters of its id" in short.stderr
     done = [
         json.loads(line) for line in site.home.command("log", "--json").stdout.splitlines()
     ]

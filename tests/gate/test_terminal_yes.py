@@ -147,6 +147,9 @@ async def test_a_terminal_offers_the_choices_of_a_question_at_once(study: Study)
         assert chosen.end() == 0
         told = await client.call_tool("ask_person", question)
         assert told.structured_content["answer"] == "Never"
+        late = study.home.command("respond", card.id, "Later")
+        assert "is answered; nothing is left to decide." in late.stderr
+        assert late.returncode == 5
 
 
 @requirement("terminal:seen")

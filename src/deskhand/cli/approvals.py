@@ -151,10 +151,16 @@ def _show(options: argparse.Namespace) -> None:
         f"asked: {say_time(card.created)}, by {card.asker}",
         f"expires: {say_time(card.expires)}" if card.expires else "",
         f"digest: {card.seen}",
-        f"note: {card.note}" if card.note else "",
+        f"{_name_note(card)}: {card.note}" if card.note else "",
         f"tried again: {say_time(card.retry)}" if card.retry else "",
     ]
     print(*(one_line(line) for line in lines if line), sep="\n", file=sys.stderr)
+
+
+def _name_note(card: "Card") -> str:
+    """What the line with its note is called: of what the person rejected it is their reason."""
+    is_no = card.state == "rejected" and card.words is None
+    return "your reason" if is_no else "note"
 
 
 def _approve(options: argparse.Namespace) -> int:
@@ -228,12 +234,17 @@ async def _demand_harmless(desk: "Desk", request_id: str) -> None:
 
 
 def _reject(options: argparse.Namespace) -> None:
-    async def work(desk: "Desk") -> "Card":
-        return await desk.answers.reject(
+    async def work(desk: "Desk") -> "tuple[Card, Card]":
+        before = await desk.waiting.card(options.id)
+        return before, await desk.answers.reject(
             options.id, options.digest, options.reason, "person", claim(desk)
         )
 
-    _print(_at_request(options, work), options)
+    before, card = _at_request(options, work)
+    if before.state == "rejected":
+        what = "your reason is another one now" if options.reason else "nothing was changed"
+        print(f"It is rejected already; {what}.", file=sys.stderr)
+    _print(card, options)
 
 
 def _respond(options: argparse.Namespace) -> None:

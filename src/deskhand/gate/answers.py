@@ -21,7 +21,7 @@ from deskhand.gate.letters import Letter, edit_action
 from deskhand.gate.persons_word import PersonsWord, demand_doubt_seen, demand_seen
 from deskhand.gate.proofs import Answer
 from deskhand.gate.question import Question
-from deskhand.gate.refusals import not_together, not_what_was_seen, too_late
+from deskhand.gate.refusals import decided, not_together, not_what_was_seen, too_late
 from deskhand.gate.requests import ANSWERABLE, Request, Word
 from deskhand.gate.undo import LastAnswer, find_last, take_back
 from deskhand.gate.webauthn import Said
@@ -81,10 +81,7 @@ class Answers(PersonsWord):
         """The person's own words in place of what was proposed; they wait for their own yes."""
         request = await self._waiting.find(request_id)
         if request.state not in ("waiting", "held"):
-            why = (
-                f"is {request.state}; nothing is left to decide, it can no longer be edited"
-            )
-            raise Denied(f"the request {request_id} {why}", reason="decided")
+            raise decided(request, ", it can no longer be edited")
         demand_seen(request, digest)
         _demand_unheld(request)
         action = edit_action(request, letter)
@@ -113,12 +110,11 @@ class Answers(PersonsWord):
         by: str,
         proof: Claim = "page",
     ) -> Card:
+        """A no; said again without a reason it changes nothing, and the first reason stands."""
         request = demand_seen(await self._demand_undecided(request_id), digest)
-        await self._reject(
-            request,
-            await self._answer("rejected", by, proof, request, words=reason),
-            note=reason,
-        )
+        if request.state != "rejected" or reason:
+            answer = await self._answer("rejected", by, proof, request, words=reason)
+            await self._reject(request, answer, note=reason, words=None)
         return await self._waiting.card(request_id)
 
     async def respond(
@@ -223,10 +219,7 @@ class Answers(PersonsWord):
         """The request, where there is something left to answer and it is what the person saw."""
         request = await self._waiting.find(request_id)
         if request.state not in ANSWERABLE:
-            raise Denied(
-                f"{request_id} is {request.state}; nothing is left to decide",
-                reason="decided",
-            )
+            raise decided(request)
         return demand_seen(request, digest)
 
     async def _demand_undecided(self, request_id: str) -> Request:
@@ -235,10 +228,7 @@ class Answers(PersonsWord):
         if request.state == "sending":
             raise too_late(request)
         if request.state not in (*ANSWERABLE, "approved", "rejected"):
-            raise Denied(
-                f"the request {request_id} is {request.state}; nothing is left to decide",
-                reason="decided",
-            )
+            raise decided(request)
         return request
 
     async def _hold(self, requests: Sequence[Request], by: str, proof: Claim) -> None:

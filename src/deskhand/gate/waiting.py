@@ -133,11 +133,14 @@ class Waiting:
 
     async def complete_id(self, beginning: str) -> str:
         """The id that begins so, where it is only one; what begins no id stays as it is."""
-        if len(beginning) < SHORTEST:
-            return beginning
         found = await self._store.read(lists.find_beginning, beginning, _NAMED + 1)
         if beginning in found or not found:
             return beginning
+        if len(beginning) < SHORTEST:
+            raise NotFound(
+                f"{beginning} is too short to name a request",
+                hint=f"type at least {SHORTEST} characters of its id; `deskhand approvals` lists what waits",
+            )
         if len(found) > 1:
             more = ", …" if len(found) > _NAMED else ""
             raise InvalidInput(
