@@ -209,6 +209,39 @@ async def test_the_last_answer_covers_nothing_that_can_be_done_with_ticked_mails
         assert last["y"] + last["height"] <= below["y"]
 
 
+@requirement("queue:undo")
+@requirement("page:accessible")
+@needs_chromium
+async def test_what_was_undone_elsewhere_lies_over_no_answer_that_can_be_undone_next(
+    day: Day,
+) -> None:
+    await day.receive(*(letter(subject=f"Mail {number}") for number in range(25)))
+    for number in range(3):
+        card = await day.ask(subject=f"Seeds {number}")
+        if number == 0:
+            await day.desk.answers.approve(card.id, card.digest, "person")
+        else:
+            await day.desk.answers.reject(card.id, card.digest, None, "person")
+    async with day.opened("/mail") as page:
+        for width, height in (WIDE, PHONE):
+            await page.set_viewport_size({"width": width, "height": height})
+            await page.goto("/mail")
+            await page.get_by_label("Choose Mail 24", exact=True).check()
+            await page.keyboard.press("u")
+            found = await (await page.wait_for_function(STACKED)).json_value()
+            assert found == sorted(found), (width, height)
+
+
+STACKED = """() => {
+  const places = [".changes", "p.toast", "section.toast"].map((each) => document.querySelector(each));
+  return places.every(Boolean) && places.flatMap((each) => {
+    const { top, bottom } = each.getBoundingClientRect();
+    return [top, bottom];
+  });
+}"""
+"""Top and bottom of each, once all are there."""
+
+
 @requirement("page:mail")
 @requirement("page:changes")
 @needs_chromium

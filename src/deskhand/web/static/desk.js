@@ -25,11 +25,8 @@
     const typed = one("input[type=password]", live)?.value;
     const signed = one(".toast:has([data-signing])", live);
     live.replaceChildren(...(one("#live", page) ?? page.body).childNodes);
-    if (signed) {
-      one(".toast", live)?.remove();
-      live.append(signed);
-    }
-    if (told) live.append(told);
+    if (signed) one(".toasts", live)?.replaceChildren(signed);
+    if (told) one(".toasts", live)?.prepend(told);
     // An open card that rests has its own undo.
     const toast = one(".toast[data-card]", live);
     if (toast) toast.hidden = !!one(`#card[data-state=held][data-id="${toast.dataset.card}"] [data-undo]`);
@@ -112,7 +109,7 @@
     toast.textContent = said;
     told?.remove();
     told = toast;
-    live.append(toast);
+    one(".toasts", live)?.prepend(toast);
     setTimeout(() => {
       toast.remove();
       if (told === toast) told = null;
