@@ -391,6 +391,30 @@ def test_a_draft_that_is_leaving_in_this_moment_is_still_a_card(office: Office) 
     )
 
 
+@requirement("gate:rate")
+def test_a_draft_that_waits_for_the_limit_says_so_as_every_card_does_and_is_no_error(
+    office: Office,
+) -> None:
+    office.receive(question())
+    office.passes()
+    card = only_card(office)
+    held = {"DESKHAND_HOLD_SECONDS": "600"}
+    at_the_desk(
+        office, lambda desk: desk.answers.approve(card.id, card.digest, "person"), **held
+    )
+    full = office.with_variables(DESKHAND_MAX_SENDS="0")
+    full.move(full.only("Drafts"), "Approved")
+    full.once()
+    shown = only_card(full)
+
+    assert shown.note == "0 of 0 emails sent in the last hour."
+    assert (shown.state, shown.retry) == ("approved", None)
+    assert shown.until is not None
+    assert full.status()["errors"] == []
+    office.once()
+    assert len(office.mails("in:sent")) == 1
+
+
 @requirement("gate:content-bound")
 def test_a_draft_leaves_as_it_was_approved_though_the_account_has_another_address_by_now(
     office: Office,

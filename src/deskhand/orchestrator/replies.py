@@ -117,7 +117,11 @@ async def _send_draft(desk: Desk, gmail: "MCPClient", request: Request) -> None:
         failure = error
     # That a mail was sent is read from the ledger, never from an answer: a lost answer is no failure.
     after = await desk.gate.find(request.id)
-    if after.state == "approved":
+    if after.waits_for_limit and after.due is not None:
+        # No failure: the gate has written down from when on it may leave.
+        said = {"last_error": failure.line, "next_try": iso(after.due)}
+        await desk.door.explain(after, said)
+    elif after.state == "approved":
         # Counted from before the try: the gate has counted it too, where it came as far as that.
         again = await later.fail(desk.store, request, failure, desk.now())
         marks = {
