@@ -33,7 +33,7 @@ Raise deep, translate once at the door: `mcp_error` is the wire form of the Gmai
 """
 
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
@@ -328,8 +328,17 @@ def as_sentence(text: str) -> str:
 
 
 def describe(error: DeskError) -> str:
-    """The lines a person reads on the command line. What is wrong is one line, whoever's words are in it."""
-    lines = [f"error: {as_sentence(spell_out_line(error.message))}"]
+    """The lines that the Email server answers. What is wrong is one line, whoever's words are in it."""
+    return _describe(error, str)
+
+
+def describe_in_sentences(error: DeskError) -> str:
+    """The same as a person reads it on the command line."""
+    return _describe(error, as_sentence)
+
+
+def _describe(error: DeskError, form: Callable[[str], str]) -> str:
+    lines = [f"error: {form(spell_out_line(error.message))}"]
     fields: Sequence[Mapping[str, Any]] = error.details.get("fields", ())
     lines += [
         spell_out_line(f"  {field['field']}: {field['message']}")
@@ -342,7 +351,7 @@ def describe(error: DeskError) -> str:
         for field in fields
     ]
     if error.hint:
-        lines.append(f"  {as_sentence(spell_out_line(error.hint))}")
+        lines.append(f"  {form(spell_out_line(error.hint))}")
     if "reference" in error.details:
         lines.append(f"  reference: {error.details['reference']}")
     return "\n".join(lines)

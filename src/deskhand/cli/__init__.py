@@ -38,7 +38,7 @@ from deskhand.errors import (
     Internal,
     Unavailable,
     advice_on,
-    describe,
+    describe_in_sentences,
     mcp_error,
     speak_to_person,
 )
@@ -100,7 +100,7 @@ def _mask(error: Exception) -> Internal:
 
 
 def _report(error: DeskError, options: argparse.Namespace) -> int:
-    text = plain(describe(speak_to_person(error)))
+    text = plain(describe_in_sentences(speak_to_person(error)))
     if getattr(options, "json", False):
         text = json.dumps(mcp_error(error))
     print(text, file=sys.stderr)

@@ -9,7 +9,7 @@ from deskhand import environment
 from deskhand.cli import discovery
 from deskhand.cli.command import NO_TERMINAL, command, confirm, flag, tell
 from deskhand.clock import utc_now
-from deskhand.errors import DeskError, InvalidInput, describe
+from deskhand.errors import DeskError, InvalidInput, describe_in_sentences
 
 if TYPE_CHECKING:
     from deskhand.setup.init import ConfigPlan
@@ -111,7 +111,7 @@ def _offer_servers(address: str, options: argparse.Namespace) -> dict[str, str]:
     try:
         found = discovery.propose(address, options)
     except DeskError as error:
-        print(describe(error), file=sys.stderr)
+        print(describe_in_sentences(error), file=sys.stderr)
         return {}
     print(discovery.describe(found), file=sys.stderr)
     if not confirm("Use these servers?", yes=False):
@@ -269,7 +269,7 @@ def _is_good(home: Path, name: str, answer: str) -> bool:
         init.demand_value(home, name, answer)
     except DeskError as error:
         print(
-            f"{describe(error)}\n  answer once more, or with nothing to leave it as it is",
+            f"{describe_in_sentences(error)}\n  answer once more, or with nothing to leave it as it is",
             file=sys.stderr,
         )
         return False

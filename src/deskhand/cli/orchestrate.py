@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from deskhand.cli.command import at_desk, command, flag, one_line, opened_desk, run
 from deskhand.clock import natural, utc_now
-from deskhand.errors import DeskError, Unavailable, describe
+from deskhand.errors import DeskError, Unavailable, describe_in_sentences
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
@@ -46,7 +46,7 @@ def _orchestrate(options: argparse.Namespace) -> int:
             run(desk, partial(_orchestrate_until_stopped, options=options))
     except DeskError as error:
         # A failing model or provider is a state that the vault shows; this is a desk that cannot work at all.
-        print(describe(error), file=sys.stderr)
+        print(describe_in_sentences(error), file=sys.stderr)
         return 1
     return 0
 
