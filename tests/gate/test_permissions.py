@@ -398,6 +398,14 @@ async def test_a_no_among_equal_answers_is_told_and_brings_no_proposal(home: Hom
         assert page.count("to which you said no") == 1
 
 
+@requirement("permission:proposed")
+async def test_what_is_very_long_is_not_read_again_for_each_card(home: Home) -> None:
+    async with opened(home, DESKHAND_MAX_SENDS="50") as place:
+        for number in range(5):
+            last = await place.approve(body=f"{number} " + "long " * 5_000)
+        assert await suggested(place, last) == []
+
+
 async def suggested(place: Permitted, card: Card) -> list[Card]:
     return await place.desk.permitting.suggest(await place.desk.waiting.find(card.id), card)
 

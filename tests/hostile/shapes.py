@@ -35,6 +35,7 @@ from deskhand.mail import (
 from deskhand.notes import editing, frontmatter, links
 from deskhand.notes.editing import Edit
 from deskhand.notes.outline import read_outline
+from deskhand.notes.templates import Filler
 from deskhand.orchestrator import triage
 from deskhand.tasks import vtodo
 from deskhand.web import markdown, visible
@@ -393,6 +394,20 @@ def _headings(text: str) -> object:
     return outline.headings, [*editing.block_ids(outline)]
 
 
+def _underlined(text: str) -> object:
+    return read_outline(f"{text}a|\n===\n").headings
+
+
+def _template(text: str) -> object:
+    filler = Filler("a", NOW, NOW, {}, {})
+    return filler.fill(f"x {{{{{text}")
+
+
+def _keys(text: str) -> object:
+    name = {"key": "a", "do": "insert", "value": text}
+    return editing.edit("---\nb: 1\n---\n", [Edit.model_validate(name)])
+
+
 def _edit(text: str) -> object:
     edits = [{"heading": "a", "do": "insert", "text": "x"}, {"block": "a", "do": "delete"}]
     return [
@@ -403,6 +418,9 @@ def _edit(text: str) -> object:
 
 
 READERS: dict[str, Callable[[str], object]] = {
+    "a text that is underlined": _underlined,
+    "a template": _template,
+    "the value of a key": _keys,
     "addresses of a field": addresses.addresses_in,
     "an address as it was meant": addresses.mended,
     **{f"the header {name}": _field(name) for name in _FIELDS.split()},

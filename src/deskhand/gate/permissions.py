@@ -288,14 +288,22 @@ def find_used(tx: Transaction, request_id: str) -> Permission | None:
     return _read(row)
 
 
+_LONGEST_ALIKE = 20_000
+"""Characters of an action with its text."""
+
+
 def answered_lately(tx: Transaction, now: datetime) -> list[Row]:
-    """The id, action and state of what waited for the person lately and does no more, the newest first."""
+    """The id, action and state of what waited for the person lately and does no more, the newest first.
+
+    What is very long is left out: each card would read it, and hardly anybody permits that for every day.
+    """
     rows = tx.all(
         "SELECT id, action, state FROM requests WHERE COALESCE(decided, created) > ? AND origin = 'tool'"
         " AND state IN ('held', 'approved', 'sending', 'sent', 'rejected', 'expired')"
-        " AND COALESCE(proof, '') <> 'permission'"
+        " AND COALESCE(proof, '') <> 'permission' AND length(action) <= ?"
         " ORDER BY COALESCE(decided, created) DESC, id LIMIT 2000",
         clock.to_ms(now - LOOKED_BACK),
+        _LONGEST_ALIKE,
     )
     return list(rows)
 

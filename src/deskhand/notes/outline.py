@@ -65,7 +65,9 @@ _LIST_ITEM = re.compile(rf"([ \t]*)({_ITEM})(?:([ \t]+)|\Z)")
 _INTERRUPTS = re.compile(r" {0,3}(?:>|[-*+][ \t]+\S|1[.)][ \t]+\S)")
 _BEGINS = re.compile(rf" {{0,3}}(?:>|{_ITEM}(?:[ \t]|\Z))")
 _RULE = re.compile(r" {0,3}(?:(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|(?:-[ \t]*){3,})\Z")
-_TABLE_RULE = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*\Z")
+_TABLE_RULE = re.compile(
+    r"[ \t]*+(?:\|[ \t]*+)?+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+(?:\|[ \t]*+)?+\Z"
+)
 _LONE_RETURN = re.compile(r"\r(?!\n)")
 _ENDS_LIST = ("---", "#", "```", "~~~", "<", "%%", ">")
 _PAIRS = ("%%", "$$")

@@ -13,7 +13,8 @@ from deskhand.notes import frontmatter
 DATE = "YYYY-MM-DD"
 TIME = "HH:mm"
 
-_HOLE = re.compile(r"\{\{[ \t]*([^{}\n]+?)[ \t]*\}\}")
+# Between its parts no sign has two places: blanks without an end would cost the cube of their number.
+_HOLE = re.compile(r"\{\{[ \t]*+([^{}\n]*[^{}\n \t])[ \t]*+\}\}")
 _TOKENS = (
     "Mo|M{1,4}|DDDo|Do|D{1,4}|do|d{1,4}|wo|ww?|Wo|WW?|Qo|Q|N{1,5}|YYYY|YY|Y|y{2,4}|yo|y|gggg|gg|GGGG|GG|e|E"
     "|A|a|HH?|hh?|kk?|mm?|ss?|S{1,9}|X|x|zz?|ZZ?|LTS|LT|L{1,4}|l{1,4}"
