@@ -93,9 +93,17 @@ def test_what_the_machine_refuses_is_said_without_a_traceback(home: Home) -> Non
     [
         (["tasks"], "`deskhand tasks --help` shows what there is"),
         (["show"], "`deskhand show --help` shows what there is"),
-        (["aprove", "1"], "did you mean approve? `deskhand --help` shows what there is"),
-        (["connect", "claude-cod"], "did you mean claude-code? `deskhand connect --help`"),
+        (
+            ["aprove", "1"],
+            "\nerror: There is no command aprove.\n  Did you mean approve? `deskhand --help` shows what there is.\n",
+        ),
+        (["connect", "claude-cod"], "Did you mean claude-code? `deskhand connect --help`"),
+        (
+            ["mail", "bring-in", "every"],
+            "\nerror: “every” is no answer; it is one of all, new, none.\n",
+        ),
         (["zzz"], "\n  `deskhand --help` shows what there is"),
+        (["up", "--dmo"], "\nerror: Unrecognized arguments: --dmo.\n  `deskhand up"),
     ],
 )
 def test_a_slip_at_the_command_line_is_told_where_to_look(
@@ -105,6 +113,26 @@ def test_a_slip_at_the_command_line_is_told_where_to_look(
 
     assert (done.returncode, done.stdout) == (2, "")
     assert hint in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        (["approvals"], "Nothing waits."),
+        (["token", "list"], "There are no tokens."),
+        (["follow-up", "list"], "You wait for no answer."),
+        (["permit", "list"], "There are none: everything waits for you."),
+        (["guard", "list"], "There is no other server behind the gate."),
+        (["passkey", "list"], "There are no passkeys; you make one on the page."),
+    ],
+)
+def test_where_there_is_nothing_a_sentence_says_so(
+    home: Home, typed: list[str], says: str
+) -> None:
+    done = home.command(*typed)
+
+    assert (done.returncode, done.stdout + done.stderr) == (0, f"{says}\n")
+    assert says not in home.command(*typed, "--json").stdout
 
 
 def test_the_command_alone_shows_its_help_and_an_unknown_flag_that_of_its_command(

@@ -73,7 +73,7 @@ def test_what_is_not_a_token_is_refused_with_what_would_do(home: Home) -> None:
     assert "approve:write" in unknown.stderr
     assert all(scope in unknown.stderr for scope in tokens.SCOPES)
     assert "--name" in nameless.stderr
-    assert home.command("token", "list").stdout == "there are no tokens\n"
+    assert home.command("token", "list").stdout == "There are no tokens.\n"
 
 
 @requirement("tokens:kept")

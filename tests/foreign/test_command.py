@@ -208,7 +208,7 @@ def test_a_clients_servers_are_taken_over_and_given_back(
     assert json.loads(file.read_text()) == json.loads(before)
     assert (
         inside.command("guard", "list").stdout
-        == "there is no other server behind the gate\n"
+        == "There is no other server behind the gate.\n"
     )
 
 

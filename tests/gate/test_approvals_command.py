@@ -23,8 +23,8 @@ pytestmark = pytest.mark.anyio
 async def test_a_person_lists_reads_approves_and_rejects_at_the_command_line(
     site: Site,
 ) -> None:
-    assert site.home.command("approvals").stdout == "nothing waits\n"
-    assert site.home.command("approvals", "--snoozed").stdout == "nothing is snoozed\n"
+    assert site.home.command("approvals").stdout == "Nothing waits.\n"
+    assert site.home.command("approvals", "--snoozed").stdout == "Nothing is snoozed.\n"
     async with site.client("email") as client:
         await said(client, "send_email", **HELLO)
         (row,) = [
@@ -73,7 +73,9 @@ async def test_a_person_lists_reads_approves_and_rejects_at_the_command_line(
     assert (late.returncode, "nothing is left to decide" in late.stderr) == (5, True)
     assert site.home.command("show", "none").returncode == 4
     short = site.home.command("show", row["id"][:3])
-    assert f"error: {row['id'][:3]} is too short to name a request.\n" in short.stderr
+    assert (
+        f"error: The id {row['id'][:3]} is too short to name a request.\n" in short.stderr
+    )
     assert "Type at least 4 characters of its id" in short.stderr
     done = [
         json.loads(line) for line in site.home.command("log", "--json").stdout.splitlines()

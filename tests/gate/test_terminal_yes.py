@@ -134,7 +134,7 @@ async def test_a_terminal_offers_the_choices_of_a_question_at_once(study: Study)
         wrong = Keyboard(study.home, "approve", card.id)
         wrong.wait_for("Your answer, 1 to 2")
         wrong.type("3\n")
-        wrong.wait_for("3 is none of the choices")
+        wrong.wait_for("“3” is none of the choices")
         assert wrong.end() == 2
         in_a_script = study.home.command("approve", card.id)
         assert in_a_script.returncode == 2

@@ -441,7 +441,7 @@ def test_a_person_sees_a_bar_and_then_the_mails(home: Home, tmp_path: Path) -> N
     listed = home.command("mail", "search", "is:unread", DESKHAND_ADDRESS="me@example.com")
 
     assert f"\r[{'#' * 30}] 2 mails" in shown
-    assert done.stdout == "2 mails imported, 0 were already there\n"
+    assert done.stdout == "2 mails imported, 0 were already there.\n"
     assert listed.stdout.startswith(
         "Mon 2 Feb, 10:00   ● Ann <ann@example.org>  First\n    m"
     )

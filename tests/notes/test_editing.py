@@ -925,7 +925,7 @@ def test_a_note_is_appended_to_from_the_command_line(home: Home) -> None:
         refused = home.command("notes", "append", *missing)
         assert refused.returncode == 4
         assert "\n  --create makes it; " in refused.stderr
-    assert home.command("notes", "search", "nowhere").stderr == "no note matches\n"
+    assert home.command("notes", "search", "nowhere").stderr == "No note matches.\n"
     recorded = [
         json.loads(line) for line in home.command("log", "--json").stdout.splitlines()
     ]

@@ -264,7 +264,7 @@ async def test_a_vault_that_is_missing_is_named_and_stops_no_other(
         "good",
     )
     assert findings["index third"] == "good"
-    assert "the vault work is missing here" in listed.stderr
+    assert "The vault work is missing here" in listed.stderr
     assert "Garden.md" in listed.stdout
     assert third["path"] == "third:Third.md"
     assert sorted(back) == ["work:Done/x.md", "work:Work plan.md"]

@@ -260,7 +260,9 @@ def test_a_server_serves_by_itself_where_the_running_desk_would_do_something_els
     same = environment | {"DEV_MODE": "false"}
     assert run_pipe(same, tmp_path, "email").stderr == JOINED
     assert run_pipe(environment, tmp_path, "email", "--scope", "nonsense").returncode != 0
-    assert "invalid choice" in run_pipe(environment, tmp_path, "nonsense").stderr
+    assert (
+        "There is no server nonsense." in run_pipe(environment, tmp_path, "nonsense").stderr
+    )
 
 
 @requirement("joining:alone")

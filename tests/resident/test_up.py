@@ -433,7 +433,7 @@ async def test_a_yes_of_another_process_acts_when_its_hold_ends(
             in home.command("mail", "search", "in:sent", **own).stdout
         )
         nothing = home.command("mail", "search", "in:sent nowhere", **own)
-        assert (nothing.stdout, nothing.stderr) == ("", "no mail matches\n")
+        assert (nothing.stdout, nothing.stderr) == ("", "No mail matches.\n")
         assert up.ends(signal.SIGTERM)[0] == 0
     finally:
         up.close()

@@ -88,7 +88,7 @@ def test_running_it_again_keeps_every_word_and_a_copy(account: Account) -> None:
     assert stat.S_IMODE((account.home / "config.toml").stat().st_mode) == 0o640
 
     again = account.deskhand("init", "--user", "ada", "--yes")
-    assert "no value changes" in again.out
+    assert "No value changes." in again.out
     assert (account.home / "config.toml").read_text() == text
     assert len(list((account.home / "backups").iterdir())) == 1
 

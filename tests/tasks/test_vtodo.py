@@ -797,7 +797,7 @@ def test_tasks_go_to_a_file_and_come_from_one_on_the_command_line(
 
     assert (
         first.stdout
-        == "3 tasks imported, 0 were already there, 2 left out (no tasks, or cancelled)\n"
+        == "3 tasks imported, 0 were already there, 2 left out (no tasks, or cancelled).\n"
     )
     assert (
         second.stdout

@@ -541,7 +541,7 @@ def test_the_list_is_kept_at_the_command_line(home: Home) -> None:
         "Later",
         f"  {task['id']:>4}  Call sawmill  Wed 20 Nov 2030, 17:00  #phone",
     ]
-    assert done.startswith("done: Call sawmill")
+    assert done.startswith("Done: Call sawmill")
     assert nothing == "No task here.\n"
     assert [each["title"] for each in again["tasks"]] == ["Call sawmill"]
 
@@ -554,7 +554,7 @@ def test_what_repeats_says_when_it_comes_again(home: Home) -> None:
     missing = home.command("tasks", "done", "99", **own)
 
     assert done == (
-        "done: Water roses; it comes again as 2, Fri 29 Nov 2030; `deskhand tasks undo` takes it back\n"
+        "Done: Water roses; it comes again as 2, Fri 29 Nov 2030; `deskhand tasks undo` takes it back.\n"
     )
     assert missing.returncode == 4
     assert "`deskhand tasks list`" in missing.stderr
@@ -575,7 +575,7 @@ def test_a_day_alone_moves_one_task_of_a_series_and_with_the_rule_all_that_follo
     as_moved = home.command("tasks", "done", "2", **own).stdout
 
     assert once.splitlines() == [
-        "changed: 1  Sport  Wed 20 Nov 2030, 10:00  every week",
+        "Changed: 1  Sport  Wed 20 Nov 2030, 10:00  every week",
         "  this time only; name the rule as well to move what follows: … every week",
     ]
     assert "it comes again as 2, Tue 26 Nov 2030, 09:00" in as_before
@@ -596,12 +596,12 @@ def test_a_task_is_changed_by_the_words_that_make_one_and_deleted_and_comes_back
 
     run("add", "Call sawmill 2030-11-20 17:00 #phone !high @Barn")
     assert run("edit", "1", "9:30") == (
-        "changed: 1  Call sawmill  Wed 20 Nov 2030, 09:30  !high  @Barn  #phone\n"
+        "Changed: 1  Call sawmill  Wed 20 Nov 2030, 09:30  !high  @Barn  #phone\n"
     )
     assert run(
         "edit", "1", "Call", "the", "mill", "!low", "#wood", "every", "2", "weeks"
     ) == (
-        "changed: 1  Call the mill  Wed 20 Nov 2030, 09:30  every 2 weeks  !low  @Barn  #phone  #wood\n"
+        "Changed: 1  Call the mill  Wed 20 Nov 2030, 09:30  every 2 weeks  !low  @Barn  #phone  #wood\n"
     )
     assert "Thu 21 Nov 2030, 09:30  !low" in run(
         "edit", "1", "2030-11-21 9:30", "--clear", "repeat"
@@ -614,18 +614,18 @@ def test_a_task_is_changed_by_the_words_that_make_one_and_deleted_and_comes_back
     run("undo")
 
     for words, why in (
-        ((), "nothing is said that would change the task"),
+        ((), "Nothing is said that would change the task"),
         (("next monday",), "may mean two days"),
-        (("!soon",), "there are !low, !medium, !high and !urgent"),
+        (("!soon",), "There are !low, !medium, !high and !urgent"),
     ):
         refused = home.command("tasks", "edit", "1", *words, **own)
         assert (refused.returncode, why in refused.stderr) == (2, True), refused.stderr
     assert home.command("tasks", "edit", "99", "fri", **own).returncode == 4
     asks = home.command("tasks", "delete", "1", **own)
-    assert (asks.returncode, "add --yes" in asks.stderr) == (2, True)
+    assert (asks.returncode, "Add --yes" in asks.stderr) == (2, True)
 
     assert run("delete", "1", "--yes") == (
-        "deleted: Call the mill; `deskhand tasks undo` brings it back\n"
+        "Deleted: Call the mill; `deskhand tasks undo` brings it back.\n"
     )
     assert run("list") == "No task here.\n"
     run("undo")

@@ -334,7 +334,7 @@ async def test_a_password_can_be_added_and_guessing_it_ends_soon(
         clock.now += passwords.WINDOW
         assert await tries(PASSWORD) == 303
 
-        assert "1 sessions ended" not in in_terminal(home, "password", "remove").stdout
+        assert "1 session ended" not in in_terminal(home, "password", "remove").stdout
         assert await tries(PASSWORD) == 401
         assert in_terminal(home, "password", "remove").returncode == 4
     found = await recorded(desk)

@@ -32,7 +32,7 @@ from deskhand.cli import (
     tasks,
     tokens,
 )
-from deskhand.cli.command import Parser, plain
+from deskhand.cli.command import WRONG_USAGE, Parser, plain
 from deskhand.errors import (
     DeskError,
     Internal,
@@ -43,7 +43,6 @@ from deskhand.errors import (
     speak_to_person,
 )
 
-WRONG_USAGE = 2
 EXIT_CODES = """\
 exit codes:
   0  done

@@ -109,7 +109,7 @@ def _list(options: argparse.Namespace) -> None:
     for card in cards:
         _print(card, options, told.get(card.id))
     if not cards and not options.json:
-        print("nothing is snoozed" if options.snoozed else "nothing waits")
+        print("Nothing is snoozed." if options.snoozed else "Nothing waits.")
 
 
 async def _waiting(
@@ -303,7 +303,7 @@ def _edit(options: argparse.Namespace) -> None:
         )
     elif not options.json:
         print(
-            f"it waits for your yes: deskhand approve {edited.id} --digest {edited.seen}",
+            f"It waits for your yes: deskhand approve {edited.id} --digest {edited.seen}",
             file=sys.stderr,
         )
     _print(edited, options)

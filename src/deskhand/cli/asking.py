@@ -62,7 +62,7 @@ def ask_for_choice(presented: Presented) -> str | None:
         if said in (str(number), choice):
             return choice
     raise InvalidInput(
-        f"{said[:40]} is none of the choices", hint="nothing was answered; ask again"
+        f"“{said[:40]}” is none of the choices", hint="nothing was answered; ask again"
     )
 
 

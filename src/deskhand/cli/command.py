@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from deskhand import unseen
 from deskhand.clock import natural, natural_end, utc_now
-from deskhand.errors import InvalidInput
+from deskhand.errors import InvalidInput, as_sentence
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
@@ -24,7 +24,11 @@ T = TypeVar("T")
 Run = Callable[[argparse.Namespace], int | None]
 
 
-_NO_CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)", re.DOTALL)
+_NO_CHOICE = re.compile(
+    r"argument (?P<where>\S+): invalid choice: '(?P<typed>.*)' \(choose from (?P<known>.*)\)",
+    re.DOTALL,
+)
+WRONG_USAGE = 2
 
 
 class Parser(argparse.ArgumentParser):
@@ -40,21 +44,29 @@ class Parser(argparse.ArgumentParser):
         return found, unknown
 
     def error(self, message: str) -> NoReturn:
-        super().error(
-            f"{message}\n  {_guess(message)}`{self.prog} --help` shows what there is"
-        )
+        wrong, guess = _explain(message)
+        self.print_usage(sys.stderr)
+        said = as_sentence(one_line(wrong))
+        hint = f"{guess}`{self.prog} --help` shows what there is."
+        self.exit(WRONG_USAGE, f"error: {said}\n  {hint}\n")
 
 
-def _guess(message: str) -> str:
-    """The word that was meant, where one is near."""
+def _explain(message: str) -> tuple[str, str]:
+    """What is wrong, and the word that was meant, where one is near."""
     from difflib import get_close_matches
 
     found = _NO_CHOICE.search(message)
     if found is None:
-        return ""
-    known = re.findall(r"'([^']*)'", found[2])
-    near = get_close_matches(found[1], known, 1)
-    return f"did you mean {near[0]}? " if near else ""
+        return message, ""
+    known = [each.strip(" '") for each in found["known"].split(",")]
+    near = get_close_matches(found["typed"], known, 1)
+    guess = f"Did you mean {near[0]}? " if near else ""
+    if found["where"] == "COMMAND":
+        return f"there is no command {found['typed']}", guess
+    return (
+        f"“{found['typed']}” is no {found['where']}; it is one of {', '.join(known)}",
+        guess,
+    )
 
 
 class Suggested(tuple[str, ...]):

@@ -46,7 +46,7 @@ def _link(options: argparse.Namespace) -> None:
         if options.end_all:
             ended = desk.store.write_sync(sessions.end_all)
             _record(desk, "sign_out", {"sessions": ended})
-            tell(options, {"ended": ended}, f"{ended} sessions ended, and every open link")
+            tell(options, {"ended": ended}, f"{_count(ended)} ended, and every open link.")
             return
         found = _demand_running(desk)
         link = asyncio.run(sessions.link(desk, found.address))
@@ -91,9 +91,9 @@ def _set(options: argparse.Namespace) -> None:
         ended = desk.store.write_sync(sessions.keep_password, desk.seal_password(kept))
         _record(desk, "set_password", {"sessions_ended": ended})
     if ended:
-        print(f"the page has this password now; {ended} sessions ended")
+        print(f"The page has this password now; {_count(ended)} ended.")
     else:
-        print("the page has this password now")
+        print("The page has this password now.")
 
 
 def _remove(options: argparse.Namespace) -> None:
@@ -106,7 +106,7 @@ def _remove(options: argparse.Namespace) -> None:
                 "the page has no password", hint="`deskhand password set` gives it one"
             )
         _record(desk, "remove_password", {})
-    print("links alone open the page now")
+    print("Links alone open the page now.")
 
 
 def _ask_password() -> str:
@@ -120,3 +120,7 @@ def _ask_password() -> str:
 
 def _record(desk: "Desk", action: str, details: dict[str, Any]) -> None:
     asyncio.run(desk.record("person", action, "page", details))
+
+
+def _count(sessions: int) -> str:
+    return "1 session" if sessions == 1 else f"{sessions} sessions"

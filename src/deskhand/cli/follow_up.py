@@ -47,7 +47,7 @@ def _list(options: argparse.Namespace) -> None:
         )
         tell(options, facts | {"subject": each.request.action.subject}, one_line(line))
     if not found and not options.json:
-        print("you wait for no answer")
+        print("You wait for no answer.")
 
 
 def _set(options: argparse.Namespace) -> None:
@@ -67,7 +67,7 @@ def _set(options: argparse.Namespace) -> None:
     tell(
         options,
         facts,
-        f"you are told {say_time(due)} if nobody has answered {options.id}",
+        f"You are told {say_time(due)} if nobody has answered {options.id}.",
     )
 
 
@@ -80,4 +80,4 @@ def _cancel(options: argparse.Namespace) -> None:
         await desk.record("person", "cancel_follow_up", options.id, {})
 
     at_desk(work)
-    tell(options, {"id": options.id}, f"you are not told of {options.id}")
+    tell(options, {"id": options.id}, f"You are not told of {options.id}.")

@@ -165,7 +165,7 @@ def _list(options: argparse.Namespace) -> None:
             one_line(f"{name}  {how}"),
         )
     if not found and not options.json:
-        print("there is no other server behind the gate")
+        print("There is no other server behind the gate.")
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -204,7 +204,7 @@ def _remove(options: argparse.Namespace) -> None:
     from deskhand.foreign import writing
 
     writing.remove(_home(), options.name)
-    print(f"{options.name} is no longer behind the gate")
+    print(f"{options.name} is no longer behind the gate.")
 
 
 def _find_closed(home: Path, name: str, seen: "Definitions") -> list[str]:
@@ -238,13 +238,13 @@ def _review(options: argparse.Namespace) -> None:
             print("Started anew it is what you have seen. The one that runs says:")
     if not changed:
         definitions.pin(home, options.name, seen)
-        print(f"the {len(seen)} tools of {options.name} are what you have seen")
+        print(f"The {len(seen)} tools of {options.name} are what you have seen.")
         return
     for line in definitions.describe_changes(pinned, seen):
         print(one_line(line))
-    if confirm(f"open these {len(changed)} tools as they are now?", yes=options.yes):
+    if confirm(f"Open these {len(changed)} tools as they are now?", yes=options.yes):
         definitions.pin(home, options.name, seen)
-        print("they are open")
+        print("They are open.")
 
 
 def _secret(options: argparse.Namespace) -> None:
@@ -259,7 +259,7 @@ def _secret(options: argparse.Namespace) -> None:
     place = writing.add_secret(
         _home(), options.name, options.key, ask_secret(f"{options.key}: ")
     )
-    print(f"it is kept in {place}")
+    print(f"It is kept in {place}.")
 
 
 def _import(options: argparse.Namespace) -> None:
@@ -272,10 +272,10 @@ def _import(options: argparse.Namespace) -> None:
         print(one_line(line))
     for line in plan.left:
         print(one_line(f"left alone: {line}"))
-    if confirm(f"change {plan.file}?", yes=options.yes):
+    if confirm(f"Change {plan.file}?", yes=options.yes):
         takeover.carry_out(home, plan)
         names = one_line(", ".join(plan.names))
-        print(f"{names}: done; `deskhand guard list` shows what is behind the gate")
+        print(f"{names}: done; `deskhand guard list` shows what is behind the gate.")
 
 
 # Together.

@@ -87,7 +87,7 @@ def _init(options: argparse.Namespace) -> None:
     plan = init.plan_config(home, given)
     _show(plan, options)
     if plan.writes and not confirm(f"Write {plan.file}?", yes=options.yes):
-        print("nothing was changed")
+        print("Nothing was changed.")
     else:
         _carry_out(plan, options, folders=folders)
 
@@ -132,7 +132,7 @@ def _add_account(home: Path, options: argparse.Namespace, given: dict[str, str])
     if not options.yes and not sys.stdin.isatty():
         raise InvalidInput(NO_TERMINAL, hint="add --yes; nothing was changed")
     if not confirm(f"Write {plan.file}?", yes=options.yes):
-        print("nothing was changed")
+        print("Nothing was changed.")
     else:
         _carry_out(plan, options, folders=False)
 
@@ -176,7 +176,7 @@ def _show(plan: "ConfigPlan", options: argparse.Namespace) -> None:
     if plan.added:
         print(f"{len(plan.added)} options come in as comments, each with its sentence")
     if not plan.changes:
-        print("no value changes")
+        print("No value changes.")
 
 
 def _wants_folders(options: argparse.Namespace, given: dict[str, str]) -> bool:

@@ -91,9 +91,9 @@ def _import(options: argparse.Namespace) -> None:
         partial(_import_all, paths=options.path, account=options.account)
     )
     for file, why in left_out:
-        print(f"left out: {file}: {why}", file=sys.stderr)
+        print(one_line(f"left out: {file}: {why}"), file=sys.stderr)
     facts = {"imported": new, "already_there": seen - new, "left_out": len(left_out)}
-    tell(options, facts, f"{new:,} mails imported, {seen - new:,} were already there")
+    tell(options, facts, f"{new:,} mails imported, {seen - new:,} were already there.")
 
 
 async def _import_all(
@@ -196,7 +196,7 @@ def _bring_in(options: argparse.Namespace) -> None:
     looks = at_desk(ask_or_answer)
     lines = [one_line(f"{look.question} {look.answer or ''}".rstrip()) for look in looks]
     if any(look.answer is None for look in looks):
-        lines.append("`deskhand mail bring-in all | new | none` answers")
+        lines.append("`deskhand mail bring-in all | new | none` answers.")
     facts = [
         {
             "mailbox": each.mailbox,
@@ -209,7 +209,7 @@ def _bring_in(options: argparse.Namespace) -> None:
     tell(
         options,
         facts,
-        "\n".join(lines) or "there is nothing to answer: mail is brought in as it comes",
+        "\n".join(lines) or "There is nothing to answer: mail is brought in as it comes.",
     )
 
 
@@ -229,9 +229,9 @@ def _search(options: argparse.Namespace) -> None:
     for line in silent:
         print(one_line(line), file=sys.stderr)
     if not found and options.query:
-        print("no mail matches", file=sys.stderr)
+        print("No mail matches.", file=sys.stderr)
     elif not found:
-        print("there is no mail here", file=sys.stderr)
+        print("There is no mail here.", file=sys.stderr)
     for mail in found:
         if options.json:
             print(json.dumps(mail._asdict(), default=str))

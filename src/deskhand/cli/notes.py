@@ -16,7 +16,7 @@ from deskhand.cli.command import (
     show_progress,
     tell,
 )
-from deskhand.errors import NotFound
+from deskhand.errors import NotFound, as_sentence
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
@@ -78,7 +78,7 @@ def _index(options: argparse.Namespace) -> None:
                 desk.index_file(desk.settings.find_vault(name).path).unlink(missing_ok=True)
             desk.vaults.vault(name).index.build(_progress)
     end_progress()
-    print("the index is up to date")
+    print("The index is up to date.")
 
 
 def _progress(done: int, total: int) -> None:
@@ -117,7 +117,7 @@ def _append(options: argparse.Namespace) -> None:
     tell(
         options,
         added.model_dump(),
-        f"added to {one_line(added.path)}, line {', '.join(added.lines)}",
+        f"Added to {one_line(added.path)}, line {', '.join(added.lines)}.",
     )
 
 
@@ -142,8 +142,11 @@ def _show(found: "NoteList", options: argparse.Namespace) -> None:
         if note.snippet is not None:
             print(one_line(f"    {note.snippet}"))
     if not found.notes:
-        print("no note matches", file=sys.stderr)
+        print("No note matches.", file=sys.stderr)
     for name, why in (found.missing or {}).items():
-        print(f"the vault {name} is missing here: {why}", file=sys.stderr)
+        print(
+            one_line(f"The vault {name} is missing here: {as_sentence(why)}"),
+            file=sys.stderr,
+        )
     if found.next_cursor:
         print(f"… {len(found.notes)} of {found.total}; --limit shows more", file=sys.stderr)

@@ -49,6 +49,8 @@ def _list(options: argparse.Namespace) -> None:
             facts,
             f"{key.name}  for {key.host}, made {facts['made']}, used {used or 'never'}",
         )
+    if not kept and not options.json:
+        print("There are no passkeys; you make one on the page.")
 
 
 def _revoke(options: argparse.Namespace) -> None:
@@ -61,7 +63,7 @@ def _revoke(options: argparse.Namespace) -> None:
         asyncio.run(
             desk.record("person", "revoke_passkey", key.name, {"credential": key.id})
         )
-    print(f"{key.name} is revoked; nothing that it signs counts any more")
+    print(f"{key.name} is revoked; nothing that it signs counts any more.")
 
 
 def _codes(options: argparse.Namespace) -> None:

@@ -50,9 +50,9 @@ def _list(options: argparse.Namespace) -> None:
     for each in found:
         tell(options, _fields(each), _line(each))
     if not options.json and not found:
-        print("there are none: everything waits for you")
+        print("There are none: everything waits for you.")
     if not options.json and off:
-        print("all of them are turned off; `deskhand permit on` lets them count again")
+        print("All of them are turned off; `deskhand permit on` lets them count again.")
 
 
 async def _read(desk: "Desk") -> "tuple[list[Standing], bool]":
@@ -70,7 +70,7 @@ def _revoke(options: argparse.Namespace) -> None:
     tell(
         options,
         {"id": options.id, "counts": False},
-        f"{options.id} lets nothing through any more",
+        f"{options.id} lets nothing through any more.",
     )
 
 
@@ -79,7 +79,7 @@ def _turn_off(options: argparse.Namespace) -> None:
     tell(
         options,
         {"off": True},
-        "no permission counts now: everything waits for you, what was resting too",
+        "No permission counts now: everything waits for you, what was resting too.",
     )
 
 
@@ -87,7 +87,7 @@ def _turn_on(options: argparse.Namespace) -> None:
     from deskhand.cli.approvals import claim
 
     at_desk(lambda desk: desk.answers.permit_again("person", claim(desk)))
-    tell(options, {"off": False}, "your permissions count again")
+    tell(options, {"off": False}, "Your permissions count again.")
 
 
 def _line(standing: "Standing") -> str:

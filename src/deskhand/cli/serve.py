@@ -96,8 +96,8 @@ def _make(desk: "Desk", name: str, token: str | None) -> "DeskServer":
     if name not in desk.foreign.entries:
         known = ", ".join([*sorted(SERVERS), *desk.foreign.entries])
         raise InvalidInput(
-            f"invalid choice: there is no server {printable(name, 60)}",
-            hint=f"there are {known}",
+            f"there is no server {printable(name, 60)}",
+            hint=f"the servers are {known}",
         )
     from deskhand.servers.foreign import open_door
 

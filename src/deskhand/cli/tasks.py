@@ -207,7 +207,7 @@ def _add(options: argparse.Namespace) -> None:
             _user(desk), "POST", "/tasks", body=line.body(), key=key, actor=ACTOR
         )
         line_of = _line(Task.model_validate(made), desk.now(), desk.settings.timezone)
-        return made, f"added: {line_of.strip()}", line.doubt
+        return made, f"Added: {line_of.strip()}", line.doubt
 
     _tell_written(options, *at_desk(add, env_file=True))
 
@@ -239,7 +239,7 @@ def _edit(options: argparse.Namespace) -> None:
             _user(desk), "PUT", path, body=asked, match=f'"{task.version}"', actor=ACTOR
         )
         said = _line(Task.model_validate(made), desk.now(), desk.settings.timezone)
-        told = f"changed: {said.strip()}"
+        told = f"Changed: {said.strip()}"
         if task.recurrence and "due_date" in asked and "recurrence" not in asked:
             told += f"\n  {_describe_one_time(task.recurrence)}"
         return made, told, line.doubt
@@ -252,7 +252,7 @@ def _tell_written(
 ) -> None:
     tell(options, made, text)
     if doubt:
-        print(f"{doubt} `deskhand tasks undo` takes it back", file=sys.stderr)
+        print(f"{doubt} `deskhand tasks undo` takes it back.", file=sys.stderr)
 
 
 def _describe_one_time(recurrence: str) -> str:
@@ -281,7 +281,7 @@ def _delete(options: argparse.Namespace) -> None:
         raise InvalidInput("nothing was deleted", hint="the task is as it was")
     at_desk(partial(_call, method="DELETE", path=f"/tasks/{options.id}"), env_file=True)
     facts = {"deleted": options.id, "title": title}
-    tell(options, facts, f"deleted: {title}; `deskhand tasks undo` brings it back")
+    tell(options, facts, f"Deleted: {title}; `deskhand tasks undo` brings it back.")
 
 
 def _complete(options: argparse.Namespace) -> None:
@@ -289,7 +289,7 @@ def _complete(options: argparse.Namespace) -> None:
         done = await _call(desk, "PATCH", f"/tasks/{options.id}", {"completed": True})
         again = await _tell_following(desk, done.get("next_id"))
         title = one_line(str(done["title"]))
-        return done, f"done: {title}; {again}`deskhand tasks undo` takes it back"
+        return done, f"Done: {title}; {again}`deskhand tasks undo` takes it back."
 
     tell(options, *at_desk(complete, env_file=True))
 
@@ -310,7 +310,7 @@ async def _tell_following(desk: "Desk", number: int | None) -> str:
 
 def _undo(options: argparse.Namespace) -> None:
     undone = at_desk(partial(_call, method="POST", path="/tasks/undo"), env_file=True)
-    tell(options, undone, "the last change was taken back")
+    tell(options, undone, "The last change was taken back.")
 
 
 def _export(options: argparse.Namespace) -> None:
@@ -331,6 +331,7 @@ def _import(options: argparse.Namespace) -> int:
     )
     if done["left_out"]:
         text += f", {done['left_out']:,} left out (no tasks, or cancelled)"
+    text += "."
     for each in done["problems"]:
         what = "not quite as it stands there" if each["imported"] else "not imported"
         print(

@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import command, group, opened_desk, say_time, tell
+from deskhand.cli.command import command, group, one_line, opened_desk, say_time, tell
 from deskhand.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _list(options: argparse.Namespace) -> None:
     for each in found:
         tell(options, _fields(each), _line(each))
     if not found and not options.json:
-        print("there are no tokens")
+        print("There are no tokens.")
 
 
 def _fields(token: "Token") -> dict[str, Any]:
@@ -96,4 +96,4 @@ def _revoke(options: argparse.Namespace) -> None:
 
     with opened_desk() as desk:
         desk.store.write_sync(partial(tokens.revoke, name=options.name))
-    print(f"Token {options.name} revoked")
+    print(f"The token {one_line(options.name)} is revoked: it opens nothing any more.")

@@ -138,7 +138,7 @@ class Waiting:
             return beginning
         if len(beginning) < SHORTEST:
             raise NotFound(
-                f"{beginning} is too short to name a request",
+                f"the id {beginning} is too short to name a request",
                 hint=f"type at least {SHORTEST} characters of its id; `deskhand approvals` lists what waits",
             )
         if len(found) > 1:
