@@ -40,6 +40,7 @@ def test_a_token_is_told_once_listed_without_its_secret_and_revoked_by_name(
     token = made.stdout.strip()
 
     assert made.returncode == 0, made.stderr
+    assert made.stderr == "It is shown this once; keep it where its assistant finds it.\n"
     assert [
         (each["name"], each["user_id"], each["scopes"], each["used"]) for each in fields
     ] == [
@@ -73,6 +74,10 @@ def test_what_is_not_a_token_is_refused_with_what_would_do(home: Home) -> None:
     assert "approve:write" in unknown.stderr
     assert all(scope in unknown.stderr for scope in tokens.SCOPES)
     assert "--name" in nameless.stderr
+    for name in ("person", "Person", "Pers\u00f6n", "p\u0435rson"):
+        posing = home.command("token", "create", "--name", name)
+        assert (posing.returncode, posing.stdout) == (2, "")
+        assert "Under the name person you write yourself." in posing.stderr
     assert home.command("token", "list").stdout == "There are no tokens.\n"
 
 

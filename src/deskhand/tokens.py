@@ -16,6 +16,7 @@ from itertools import chain, count
 from typing import Literal, NamedTuple
 
 from deskhand import clock
+from deskhand.askers import PERSON
 from deskhand.errors import Exists, FieldProblem, InvalidInput, NotFound, printable
 from deskhand.store import Row, Store, Transaction, marks
 from deskhand.unseen import reads_as
@@ -148,6 +149,13 @@ def create(
     scopes: Iterable[str] = EVERYTHING,
 ) -> str:
     """Make a new token; returns its text, which nobody can read again."""
+    if reads_as(name) == PERSON:
+        problem = FieldProblem("name", "reads as the person's", printable(name))
+        raise InvalidInput(
+            f"under the name {PERSON} you write yourself",
+            fields=[problem],
+            hint="choose another name for the token",
+        )
     for field, text in (("name", name), ("user", user)):
         if text is not None and not is_user_id(text):
             problem = FieldProblem(
@@ -298,7 +306,7 @@ def _take_asker(tx: Transaction, wanted: str, read: Callable[[str], str] = str) 
     Two names are one where they `read` the same.
     """
     known = tx.all("SELECT name FROM askers UNION SELECT name FROM tokens")
-    taken = {read(name) for (name,) in known}
+    taken = {read(name) for (name,) in known} | {PERSON}
     numbered = (f"{wanted} {number}" for number in count(2))
     asker = next(name for name in chain([wanted], numbered) if read(name) not in taken)
     tx.execute("INSERT INTO askers (name) VALUES (?)", asker)

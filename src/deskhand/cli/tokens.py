@@ -1,6 +1,7 @@
 """`deskhand token`: what lets an assistant in over HTTP, and how far."""
 
 import argparse
+import sys
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,10 @@ def _create(options: argparse.Namespace) -> None:
         },
         token,
     )
+    if not options.json:
+        print(
+            "It is shown this once; keep it where its assistant finds it.", file=sys.stderr
+        )
 
 
 def _list(options: argparse.Namespace) -> None:
