@@ -305,7 +305,14 @@ async def test_a_person_responds_and_puts_off_at_the_command_line(site: Site) ->
         )
         site.clock.time = datetime.now(UTC)
         for until in ("2h", "tomorrow", "2099-12-24T09:00", "2099-12-24T09:00:00+01:00"):
-            assert site.home.command("snooze", row["id"], until).returncode == 0, until
+            snoozed = site.home.command("snooze", row["id"], until)
+            assert snoozed.returncode == 0, until
+            clipped = re.fullmatch(
+                r"It expires [\w ]+, \d\d:\d\d, so it comes back before that\.\n",
+                snoozed.stderr,
+            )
+            if until != "tomorrow":  # which may be after its end
+                assert bool(clipped) == until.startswith("2099"), snoozed.stderr
         assert (listed(site), [each["id"] for each in listed(site, "--snoozed")]) == (
             [],
             [row["id"]],

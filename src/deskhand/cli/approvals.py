@@ -5,7 +5,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from deskhand.gate.letters import Letter
 
 T = TypeVar("T")
+_MOMENT = timedelta(seconds=1)
 _NOT_APPROVED = 2
 """What a yes that the person did not give ends with: whatever follows on it is not to follow."""
 _TAKE_YES = ("waiting", "snoozed", "unknown", "rejected")
@@ -63,7 +64,7 @@ def add_to(commands: Any) -> None:
         commands,
         "snooze",
         _snooze,
-        "snooze a request: out of sight until then; it expires all the same",
+        "snooze a request: out of sight until then, or until shortly before it expires",
         json=True,
     )
     for each in (show, approve, reject, edit, respond, snooze):
@@ -265,7 +266,11 @@ def _snooze(options: argparse.Namespace) -> None:
             return await desk.answers.wake(options.id, "person", claim(desk))
         until = due.read_later(options.until, desk.now(), desk.settings.timezone)
         words = f"until {options.until}"
-        return await desk.answers.snooze(options.id, until, "person", claim(desk), words)
+        card = await desk.answers.snooze(options.id, until, "person", claim(desk), words)
+        if card.until and card.expires and card.until < until - _MOMENT:
+            end = say_time(card.expires)
+            print(f"It expires {end}, so it comes back before that.", file=sys.stderr)
+        return card
 
     _print(_at_request(options, work), options)
 
