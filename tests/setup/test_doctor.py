@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from deskhand import tokens
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.mail import documents
@@ -46,6 +47,20 @@ def test_a_desk_in_order_is_called_so_and_nothing_is_made_by_looking(
 
     shown = account.deskhand("doctor").out
     assert "ok    vault" in shown
+
+
+@requirement("doctor:findings")
+def test_an_assistant_that_came_in_with_a_token_is_connected(account: Account) -> None:
+    account.set_up("--make-folders")
+    made = account.deskhand("token", "create", "--name", "laptop").out.strip()
+    unused = finding(account.deskhand("doctor", "--json"), "clients")
+    desk = Desk(load().settings)
+    asyncio.run(tokens.authenticate(desk.store, made, desk.now()))
+    desk.close()
+
+    used = finding(account.deskhand("doctor", "--json"), "clients")
+    assert (unused["state"], unused["says"]) == ("warning", "no assistant is connected")
+    assert (used["state"], used["says"]) == ("good", "used tokens: laptop")
 
 
 @requirement("doctor:findings")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from deskhand import audit, environment, place
+from deskhand import audit, environment, place, tokens
 from deskhand.app import Desk
 from deskhand.audit import witness
 from deskhand.clock import length
@@ -457,11 +457,21 @@ def clients(desk: Desk) -> Finding:
             known.append(client.title)
     if wrong:
         return warning("; ".join(wrong), "`deskhand connect CLIENT` writes the entry anew")
-    if not known:
+    said = [f"connected: {', '.join(known)}"] if known else []
+    if used := _used_tokens(desk):
+        said.append(f"used tokens: {', '.join(used)}")
+    if not said:
         return warning(
             "no assistant is connected", "`deskhand connect CLIENT` connects one"
         )
-    return good(f"connected: {', '.join(known)}")
+    return good("; ".join(said))
+
+
+def _used_tokens(desk: Desk) -> list[str]:
+    """The tokens with which somebody came in: a client that no file of this machine names."""
+    if revision(desk.settings.database) != schema.HEAD:
+        return []
+    return [each.name for each in desk.store.write_sync(tokens.list_tokens) if each.used]
 
 
 def _problem_of(entry: dict[str, Any], home: str) -> str | None:
