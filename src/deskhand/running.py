@@ -5,6 +5,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_ISREG
@@ -92,6 +93,15 @@ def find(home: Path) -> RunningDesk | None:
         return _read(opened, home)
     finally:
         os.close(opened)
+
+
+def has_died(home: Path) -> bool:
+    """Whether a desk ran in this home last and was ended before it could say so."""
+    if find(home) is not None:
+        return False
+    with suppress(OSError):
+        return (home / FILE).stat().st_size > 0
+    return False
 
 
 def _try_lock(opened: int, how: int) -> bool:

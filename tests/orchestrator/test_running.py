@@ -259,6 +259,21 @@ def test_status_says_that_no_desk_runs(office: Office) -> None:
     assert says in office.home.command("status").stdout
 
 
+@requirement("orchestrator:status")
+def test_a_desk_that_was_killed_is_missed_at_once(office: Office) -> None:
+    says = "No desk runs here: what you approve waits until `deskhand up` starts it."
+    office.receive(question())
+    office.passes()
+    card = json.loads(office.home.command("approvals", "--json").stdout)
+    assert says not in office.home.command("status").stdout
+    left = office.home.path / "running.json"
+    left.write_text('{"pid": 1, "port": 2, "down": {}}')
+    yes = office.home.command("approve", card["id"])
+
+    assert (yes.returncode, yes.stderr) == (0, f"{says}\n")
+    assert says in office.home.command("status").stdout
+
+
 @requirement("orchestrator:rest")
 def test_a_thousand_waiting_approvals_cost_next_to_nothing(office: Office) -> None:
     _thousand(office)

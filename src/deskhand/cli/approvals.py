@@ -170,6 +170,7 @@ def _approve(options: argparse.Namespace) -> int:
         if answered is None:
             return _NOT_APPROVED
         _print(answered, options)
+        _say_who_sends(answered, options)
         return 0
 
     async def work(desk: "Desk") -> "Card":
@@ -179,8 +180,24 @@ def _approve(options: argparse.Namespace) -> int:
             options.id, options.digest, "person", claim(desk)
         )
 
-    _print(_at_request(options, work, unseen=options.digest is None), options)
+    answered = _at_request(options, work, unseen=options.digest is None)
+    _print(answered, options)
+    _say_who_sends(answered, options)
     return 0
+
+
+def _say_who_sends(card: "Card", options: argparse.Namespace) -> None:
+    """Where nobody works at this desk, a yes waits: say so."""
+    from deskhand.cli.orchestrate import NOBODY, is_at_work
+    from deskhand.config import load
+    from deskhand.orchestrator.status import read_state
+
+    settings = load().settings
+    if options.json or card.state not in ("held", "approved"):
+        return
+    health = read_state(settings.own_place) if settings.own_place else {}
+    if not is_at_work(settings.home, health):
+        print(NOBODY, file=sys.stderr)
 
 
 def _approve_seen(options: argparse.Namespace) -> "Card | None":

@@ -4,9 +4,11 @@ import argparse
 import asyncio
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli.command import at_desk, command, flag, one_line, opened_desk, run
@@ -15,7 +17,6 @@ from deskhand.errors import DeskError, Unavailable, describe_in_sentences
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
-    from deskhand.orchestrator.status import Status
 
 
 def add_to(commands: Any) -> None:
@@ -70,13 +71,23 @@ async def _orchestrate_until_stopped(desk: "Desk", options: argparse.Namespace) 
         await orchestrator.close()
 
 
+NOBODY = "No desk runs here: what you approve waits until `deskhand up` starts it."
 _SILENT = timedelta(minutes=2)
 """For so long whoever works for the desk may say nothing."""
 
 
-def _works(found: "Status") -> bool:
-    """Whether a desk, or an orchestrator by itself, looked around a moment ago."""
-    seen = str(found.health.get("last_check"))
+def is_at_work(home: Path, health: Mapping[str, Any]) -> bool:
+    """Whether a desk runs here, or an orchestrator by itself looked around a moment ago."""
+    from deskhand import running
+
+    try:
+        if running.find(home) is not None:
+            return True
+        if running.has_died(home):
+            return False
+    except Unavailable:
+        return True  # it is just starting
+    seen = str(health.get("last_check"))
     with suppress(ValueError):
         return datetime.fromisoformat(seen) > utc_now() - _SILENT
     return False
@@ -103,10 +114,8 @@ def _status(options: argparse.Namespace) -> None:
     if options.json:
         print(found.model_copy(update={"down": down}).model_dump_json())
     else:
-        if not _works(found):
-            print(
-                "No desk runs here: what you approve waits until `deskhand up` starts it.\n"
-            )
+        if not is_at_work(load().settings.home, found.health):
+            print(f"{NOBODY}\n")
         now = utc_now()
         zone = load().settings.timezone
 
