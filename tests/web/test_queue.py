@@ -23,6 +23,7 @@ from tests.orchestrator.office import Office
 from tests.requirements import requirement
 from tests.web.browser import (
     PHONE,
+    WIDE,
     chromium,
     judged,
     needs_axe,
@@ -381,6 +382,69 @@ async def test_every_state_of_the_queue_is_told_and_axe_finds_nothing(desk: Desk
         )
         found += await violations(page)
     assert found == []
+
+
+@requirement("queue:live")
+async def test_what_expires_within_a_day_says_so_in_the_list_and_above_its_text(
+    desk: Desk, person: Person
+) -> None:
+    now = desk.now()
+    soon = letter_to(desk, 1, expires=now + timedelta(minutes=37, seconds=30))
+    later = letter_to(desk, 2, expires=now + timedelta(days=2))
+    await fill(desk, soon, later)
+
+    badge = '<span class="badge warn">expires in 37 minutes</span>'
+    page = (await person.reads(f"/approvals/{soon.id}")).text
+    head, _, body = page[page.index("<article") :].partition("</header>")
+    assert badge in head
+    assert badge not in body
+    assert (await person.reads("/")).text.count("expires in") == 2  # its row and its card
+    other = (await person.reads(f"/approvals/{later.id}")).text
+    assert "expires in" not in other[other.index("<article") :]
+
+
+@requirement("queue:live")
+@requirement("page:accessible")
+@needs_chromium
+async def test_what_waits_for_the_limit_breaks_no_badge_and_its_button_touches_nothing(
+    desk: Desk,
+) -> None:
+    from playwright.async_api import expect
+
+    due = desk.now() + timedelta(minutes=59)
+    limited = letter_to(
+        desk,
+        1,
+        state="approved",
+        resting="rate",
+        due=due,
+        decided=desk.now(),
+        note="10 of 10 emails sent in the last hour.",
+    )
+    await fill(desk, limited, *(letter_to(desk, number) for number in range(2, 40)))
+    async with opened(desk) as page:
+        await expect(page.locator(".counts")).to_contain_text("1 approved")
+        await page.get_by_role("link", name="Show 14 more").click()
+        row = page.locator(f"#row-{limited.id}")
+        await expect(row).to_contain_text("leaves about")
+        badges = await row.locator(".badge").evaluate_all(
+            "found => found.map(each => each.getClientRects().length)"
+        )
+        assert badges == [1]
+        assert await page.evaluate(EXCESS) <= 0
+        for size in (WIDE, PHONE):
+            await page.set_viewport_size({"width": size[0], "height": size[1]})
+            await page.goto(f"/approvals/{limited.id}")
+            found = await page.evaluate(GAP)
+            assert found >= 8, size
+
+
+EXCESS = "document.documentElement.scrollHeight - innerHeight"
+GAP = """() => {
+  const button = [...document.querySelectorAll("#card button")].find((each) => each.textContent === "Reject");
+  const below = document.querySelector("#card [aria-label='What would leave']");
+  return below.getBoundingClientRect().top - button.getBoundingClientRect().bottom;
+}"""
 
 
 @requirement("gate:send-later")

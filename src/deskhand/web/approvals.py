@@ -25,12 +25,13 @@ from deskhand.gate.cards import WORDS, Card, CardFilter, Original
 from deskhand.gate.claims import Claim
 from deskhand.gate.letters import Letter
 from deskhand.gate.links import linked_hosts, read_html
-from deskhand.gate.lists import list_askers
+from deskhand.gate.lists import count_limited, list_askers
 from deskhand.gate.requests import OPEN
 from deskhand.mail.answering import left_out
 from deskhand.mail.mailboxes import find_own
 from deskhand.orchestrator import first_look, status
 from deskhand.orchestrator.steps import count_left
+from deskhand.store import Transaction
 from deskhand.web import as_sent, decide, follow_ups, permissions, snoozing, times
 from deskhand.web.attachments import show_attachments
 from deskhand.web.entry import effect, page
@@ -163,6 +164,11 @@ async def _find_start(request: Request, card: Card, *, snoozed: bool) -> str | N
     return cards[place - _BEFORE - 1].cursor
 
 
+def _count_others(tx: Transaction, now: datetime) -> tuple[int, int]:
+    """How many mails wait for a decision, and how many requests for the limit."""
+    return count_left(tx, now), count_limited(tx)
+
+
 async def _listing(
     request: Request, *, snoozed: bool, start: str | None = None
 ) -> dict[str, Any]:
@@ -176,7 +182,7 @@ async def _listing(
         limit=limit, after=after, snoozed=snoozed, wanted=wanted
     )
     counts = await desk.waiting.counts()
-    left = await desk.store.read(count_left, desk.now())
+    left, limited = await desk.store.read(_count_others, desk.now())
     path = "/snoozed" if snoozed else "/"
     return {
         "seen": await state(desk)
@@ -191,6 +197,7 @@ async def _listing(
         "kept": f"?{kept}" if kept else "",
         "filters": await _filters(desk, cards),
         "counts": counts,
+        "approved": counts.held + limited,
         "looks": await desk.store.read(first_look.list_open),
         "idle": await status.list_idle(desk),
         "not_triaged": await to_thread.run_sync(status.read_not_triaged, desk.settings),
