@@ -242,6 +242,42 @@ STACKED = """() => {
 """Top and bottom of each, once all are there."""
 
 
+@requirement("page:health")
+@requirement("page:mail")
+@requirement("page:accessible")
+@needs_chromium
+async def test_no_button_lies_over_a_time_and_an_address_on_a_phone_is_not_cut(
+    day: Day,
+) -> None:
+    (mail,) = await day.receive(
+        letter(subject="Plan", sender="Nora Lindqvist <nora@lindqvist.example>")
+    )
+    async with day.opened("/checkup") as page:
+        for width, height in (WIDE, PHONE):
+            await page.set_viewport_size({"width": width, "height": height})
+            row = page.locator("[aria-labelledby=sessions] li").filter(has_text="Another")
+            parts = row.locator(".when, .act button, .more")
+            boxes = [await part.bounding_box() for part in await parts.all()]
+            assert len(boxes) == 3
+            assert not any(map(touch, boxes, (*boxes[1:], boxes[0]))), (width, height)
+        await page.goto(f"/mail/{mail}")
+        sender = page.locator(".facts dd bdi").first
+        lines = await sender.evaluate(
+            "it => [...it.getClientRects()].map(each => each.width)"
+        )
+        assert min(lines) > 100
+
+
+def touch(one: Any, other: Any) -> bool:
+    """Whether two boxes of the page share a place."""
+    return bool(
+        one["x"] < other["x"] + other["width"]
+        and other["x"] < one["x"] + one["width"]
+        and one["y"] < other["y"] + other["height"]
+        and other["y"] < one["y"] + one["height"]
+    )
+
+
 @requirement("page:mail")
 @requirement("page:changes")
 @needs_chromium
