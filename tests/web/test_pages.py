@@ -168,7 +168,9 @@ and more ^para-1
 
 ![[Shown#^here]]
 
-Inline ![[Shown]] is a link. [[#Here]]
+Inline ![[Shown#^here]] is shown, **but ![[Shown]] in bold** is a link. [[#Here]]
+
+- in a list ![[Shown#^here]]
 """
 AS_IN_OBSIDIAN = [
     '<img src="/notes/file?path=Rich%2Fimg%2Fphoto.png" alt="a photo" loading="lazy" width="120">',
@@ -192,6 +194,9 @@ AS_IN_OBSIDIAN = [
     '<div class="embed">',
     "<h3>Second part</h3>",
     "only this block",
+    '<p>Inline </p>\n<div class="embed">',
+    "</div>\n<p> is shown, <strong>but <a href=",
+    '<li>in a list <div class="embed">',
     "1 &lt; 2",
     "<p>Seen words and <code>%% in code %%</code>.</p>",
     "%% kept in code %%",
@@ -786,7 +791,7 @@ async def test_what_is_no_tag_no_highlight_and_no_footnote_stays_text(rich: Worl
         assert (plain in text) == (plain != "first part")
     assert text.count("obsidian:") == 1
     assert text.count("<script") == text.count("<script src=")
-    assert text.count('class="embed"') == 2
+    assert text.count('class="embed"') == 4
 
 
 @requirement("page:files")

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import groupby
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -77,6 +78,8 @@ _CLASSES = {
     "td": {"right", "center"},
     "th": {"right", "center"},
 }
+_GAPS = {"text", "softbreak", "hardbreak"}
+"""Kinds of tokens that may say nothing."""
 _OUTSIDE = frozenset({"http", "https", "mailto"})
 _SIZE = re.compile(r"(?:^|\|)\s*(\d{1,4})(?:x(\d{1,4}))?\s*\Z")
 
@@ -143,7 +146,7 @@ class _NotePage:
         self._fill([token for token in every if token.type == "embed"], path, within=within)
         shown, *listed = [
             str(_parser().renderer.render(each, _parser().options, env))
-            for each in (tokens, *notes)
+            for each in (_part(tokens), *notes)
         ]
         return shown + _listed(listed, env)
 
@@ -169,20 +172,23 @@ class _NotePage:
         for token in embeds:
             there = found.get(token.content)
             token.meta["html"] = _link(token, there, path)
-            if there and ending(there) == "md" and not within:
+            if (
+                there
+                and ending(there) == "md"
+                and token.meta.get("may_show")
+                and not within
+            ):
                 self._show(token, there)
 
     def _show(self, token: Token, path: str) -> None:
-        """Show a note where the link to it is a paragraph of its own; what it shows itself are links."""
-        around = token.meta.get("around", ())
+        """Show a note where the link to it stands in a paragraph; what it shows itself are links."""
         try:
             text = self._vaults and find_part(self._vaults.text(path), token.meta["place"])
         except DeskError:
             return  # the place is not there, or it cannot be read: following the link says so
-        if not around or not text or len(text) > self._left or self._parts > _MOST_SHOWN:
+        if not text or len(text) > self._left or self._parts > _MOST_SHOWN:
             return
-        for paragraph in around:
-            paragraph.hidden = True
+        token.meta["shown"] = True
         inside = self.render(text, path, within=True)
         token.meta["html"] = (
             f'<div class="embed"><p>{token.meta["html"]}</p>\n{inside}</div>\n'
@@ -203,12 +209,32 @@ def _all(tokens: Sequence[Token]) -> Iterator[Token]:
         yield token
         for child in token.children or ():
             yield child
-            if (
-                child.type == "embed"
-                and len(token.children or ()) == 1
-                and tokens[at - 1].type == "paragraph_open"
-            ):
-                child.meta["around"] = (tokens[at - 1], tokens[at + 1])
+            if child.type == "embed" and child.level == 0:
+                child.meta["may_show"] = tokens[at - 1].type == "paragraph_open"
+
+
+def _part(tokens: Sequence[Token]) -> list[Token]:
+    """The same; a paragraph in which a note is shown ends before it and goes on after it."""
+    made = [*tokens]
+    # From the end, so that the places of those before stay what they are.
+    for at in range(len(tokens) - 1, 0, -1):
+        if any(map(_is_shown, tokens[at].children or ())):
+            made[at - 1 : at + 2] = _part_paragraph(*tokens[at - 1 : at + 2])
+    return made
+
+
+def _part_paragraph(begin: Token, text: Token, end: Token) -> Iterator[Token]:
+    for is_note, children in groupby(text.children or (), _is_shown):
+        words = [*children]
+        if is_note:
+            yield from words
+        elif any(word.content.strip() or word.type not in _GAPS for word in words):
+            yield from (begin, text.copy(children=words), end)
+
+
+def _is_shown(token: Token) -> bool:
+    """A note that is shown in its place."""
+    return "shown" in token.meta
 
 
 def _direct(token: Token, path: str) -> None:
