@@ -278,6 +278,24 @@ def touch(one: Any, other: Any) -> bool:
     )
 
 
+@requirement("page:edit")
+@requirement("page:accessible")
+@needs_chromium
+async def test_the_form_for_editing_is_as_high_as_its_fields_however_long_the_mail_beside_it(
+    day: Day,
+) -> None:
+    (mail,) = await day.receive(letter(subject="Plan", body="A long story.\n\n" * 200))
+    card = await day.ask(reply_to_message_id=mail, subject="Re: Plan")
+    async with day.opened(f"/approvals/{card.id}/edit") as page:
+        await page.get_by_text("A long story.").first.wait_for()
+        field = await page.get_by_label("To", exact=True).bounding_box()
+        button = await page.get_by_role("button", name="Approve as edited").bounding_box()
+        assert field
+        assert button
+        assert field["height"] < 60
+        assert button["y"] + button["height"] < WIDE[1]
+
+
 @requirement("page:mail")
 @requirement("page:changes")
 @needs_chromium
