@@ -289,6 +289,20 @@ async def test_the_chosen_row_stays_in_view_and_a_long_list_grows_by_a_page_at_i
 @requirement("queue:keyboard")
 @requirement("page:many")
 @needs_chromium
+async def test_the_key_j_goes_on_past_the_rows_that_the_list_has(desk: Desk) -> None:
+    from playwright.async_api import expect
+
+    await fill(desk, *(letter_to(desk, number) for number in range(60)))
+    async with opened(desk) as page:
+        for number in range(1, 55):
+            await page.keyboard.press("j")
+            await expect(page.locator("#card-name")).to_have_text(f"Letter {number}")
+            assert await page.evaluate(IN_VIEW)
+
+
+@requirement("queue:keyboard")
+@requirement("page:many")
+@needs_chromium
 async def test_a_card_far_down_the_list_is_chosen_in_it_and_the_keys_go_on_from_there(
     desk: Desk, person: Person
 ) -> None:

@@ -123,15 +123,20 @@
   // The list asks for itself; the open card follows, unless the person is in the middle of an answer.
   const answering = () =>
     busy || one("dialog[open], [data-signing]") || one(".answers details[open]") || one(".cards input:checked") || typing(document.activeElement);
-  let refreshing = false;
+  let refreshing = null; // the list that is being asked for
   let again = false; // something changed while the list was asked for
   async function refresh(further = 0) {
     if (refreshing) {
       again ||= !further;
       return;
     }
-    refreshing = true;
     again = false;
+    refreshing = takeList(further);
+    await refreshing;
+    refreshing = null;
+    if (again) refresh();
+  }
+  async function takeList(further) {
     const { open, shape } = one(".open").dataset;
     const from = one("#waiting").dataset.from;
     const asked = new URLSearchParams({ open, shape, count: rows().length + further });
@@ -145,10 +150,17 @@
       if (outdated && !answering()) await go(location.href, { push: false });
     } catch {
       // The desk is away; the bell says so.
-    } finally {
-      refreshing = false;
-      if (again) refresh();
     }
+  }
+  // The next rows, once what is being asked for is there: the answer to that says nothing of them.
+  let growing = null;
+  function grow() {
+    growing ??= growOnce().finally(() => { growing = null; });
+    return growing;
+  }
+  async function growOnce() {
+    while (refreshing) await refreshing;
+    await refresh(25);
   }
   document.addEventListener("desk:changed", () => refresh());
   // The end of the list comes near as one scrolls in it: some rows before, the next ones are fetched.
@@ -167,9 +179,15 @@
       links = rows();
       at = links.indexOf(current());
     }
+    if (by > 0 && at === links.length - 1 && one("#waiting a[rel=next]")) {
+      await grow();
+      links = rows();
+      at = links.indexOf(current());
+    }
     const to = links[at + by] ?? (current() ? null : links[0]);
-    if (to) go(to.href);
-    if (at + by >= links.length - 5 && one("#waiting a[rel=next]")) refresh(25);
+    if (to) await go(to.href);
+    links = rows();
+    if (links.indexOf(current()) >= links.length - 5 && one("#waiting a[rel=next]")) await grow();
   }
   function answer(key) {
     const found = one(`.inbox [data-key="${key}"]`);
