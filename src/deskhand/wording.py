@@ -63,6 +63,11 @@ RESULTS = {
 }
 """How something ended, on the record."""
 
+STAYS_HERE = (
+    "It stays on this machine: this desk works on a local mailbox, which reaches nobody."
+)
+"""Of a mail that was sent there."""
+
 _ACTIONS = {
     # What the person said to a request.
     "held": "Approved",

@@ -268,6 +268,22 @@ async def test_what_the_person_edits_leaves_exactly_so_and_bad_input_loses_no_wo
     assert "<ins>" in shown
 
 
+@requirement("mail:local-stays")
+async def test_a_card_says_of_a_local_mailbox_that_what_leaves_it_reaches_nobody(
+    desk: Desk, person: Person, clock: Clock
+) -> None:
+    await asked(desk)
+    card = await the_card(desk)
+    waits = (await person.reads(f"/approvals/{card.id}")).text
+    await desk.answers.approve(card.id, card.digest, "person")
+    clock.pass_by(seconds=60)
+    await desk.gate.release_due()
+    left = (await person.reads(f"/approvals/{card.id}")).text
+
+    assert "a local mailbox: what leaves it reaches nobody" in waits
+    assert "Sent, exactly as it reads here. It stays on this machine" in left
+
+
 @requirement("page:edit")
 async def test_the_longest_mail_can_be_edited_too(desk: Desk, person: Person) -> None:
     await asked(desk)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TypeVar
 
-from deskhand.config import MAIN, MailAccount, Settings
+from deskhand.config import MAIN, MailAccount, MailKind, Settings
 from deskhand.errors import (
     BadConfig,
     DeskError,
@@ -459,6 +459,16 @@ async def find_own(mailbox: Mailbox, settings: Settings) -> frozenset[str]:
     if isinstance(mailbox, Mailboxes):
         return settings.own_addresses | await mailbox.ask_untold()
     return settings.own_addresses
+
+
+async def find_kind(mailbox: Mailbox, settings: Settings, address: str) -> MailKind | None:
+    """The kind of the account that has the address; None where it has gone."""
+    if not isinstance(mailbox, Mailboxes):
+        return settings.mail
+    kinds = {account.name: account.kind for account in settings.mail_accounts}
+    with suppress(DeskError):
+        return kinds[await mailbox.find_owner(address)]
+    return None
 
 
 async def open_owned(mailbox: Mailbox, address: str) -> Mailbox:

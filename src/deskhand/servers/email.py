@@ -33,24 +33,23 @@ from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import MailSummary, SavedDraft, Sent, mime
 from deskhand.mail.addresses import first_person, people
-from deskhand.mail.mailboxes import account_of
+from deskhand.mail.mailboxes import account_of, find_kind
 from deskhand.servers.callers import client
 from deskhand.servers.calls import ToolResult
 from deskhand.servers.mail import (
     DRAFTS,
     FETCHES,
     SENDS,
-    STAYS_HERE,
     Subject,
     To,
     account_names,
-    kind_of,
     mail_recorder,
     one_line,
     stays_here,
 )
 from deskhand.servers.server import DeskServer
 from deskhand.servers.tool import DeskTool, tool
+from deskhand.wording import STAYS_HERE
 
 INSTRUCTIONS = """\
 The person's mail. Searching and drafting are free; a mail leaves only after the person approved exactly this text.
@@ -178,7 +177,7 @@ async def _draft(desk: Desk, letter: SendEmail) -> Answer:
         )
         raw = await asyncio.to_thread(_compose_draft, mail, desk.now())
         draft = await desk.mailbox.create_draft(raw, None)
-    kind = await kind_of(desk, account)
+    kind = await find_kind(desk.mailbox, desk.settings, account)
     folder = "Gmail drafts folder" if kind == "gmail" else "drafts folder"
     text = f"Draft created successfully. Draft ID: {draft.id}. Review it in your {folder}."
     return _about(mail, draft, desk.now(), text, STAYS_HERE if kind == "local" else None)

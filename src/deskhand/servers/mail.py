@@ -1,7 +1,7 @@
 """What the two mail servers have in common: their arguments' descriptions, and how a call goes on the record."""
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any
 
 from mcp_types import ToolAnnotations
@@ -9,13 +9,13 @@ from pydantic import Field
 
 from deskhand.app import Desk
 from deskhand.audit import Result, masked, short_text
-from deskhand.config import MailKind
-from deskhand.errors import DeskError, FieldProblem, InvalidInput
+from deskhand.errors import FieldProblem, InvalidInput
 from deskhand.gate import Outcome, Released
 from deskhand.gate.actions import MOST_RECIPIENTS
 from deskhand.mail import MailSummary
-from deskhand.mail.mailboxes import Mailboxes, MailView, account_of, viewing
+from deskhand.mail.mailboxes import MailView, account_of, find_kind, viewing
 from deskhand.servers.calls import Call, Recorder
+from deskhand.wording import STAYS_HERE
 
 SENDS = ToolAnnotations(
     read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True
@@ -35,10 +35,6 @@ FILES = ToolAnnotations(
 
 To = Annotated[str, Field(description="Recipient email address")]
 Subject = Annotated[str, Field(max_length=998, description="Email subject line")]
-
-STAYS_HERE = (
-    "It stays on this machine: this desk works on a local mailbox, which reaches nobody."
-)
 
 _TARGETS = ("to", "message_id", "query")
 _ADDRESSES = ("to", "cc", "bcc")
@@ -123,21 +119,11 @@ def view_account_of(*mails: MailSummary) -> AbstractContextManager[MailView]:
     return viewing(MailView(names)) if names else nullcontext(MailView())
 
 
-async def kind_of(desk: Desk, address: str) -> MailKind | None:
-    """The kind of the account that has the address; None where it has gone."""
-    if not isinstance(desk.mailbox, Mailboxes):
-        return desk.settings.mail
-    kinds = {account.name: account.kind for account in desk.settings.mail_accounts}
-    with suppress(DeskError):
-        return kinds[await desk.mailbox.find_owner(address)]
-    return None
-
-
 async def stays_here(desk: Desk, outcome: Outcome) -> str | None:
     """What is to be said of a mail that reaches nobody."""
     if (
         not isinstance(outcome, Released)
-        or await kind_of(desk, outcome.action.account) != "local"
+        or await find_kind(desk.mailbox, desk.settings, outcome.action.account) != "local"
     ):
         return None
     return STAYS_HERE

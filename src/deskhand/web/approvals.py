@@ -6,6 +6,7 @@ nothing is answered.
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -21,14 +22,14 @@ from deskhand import unseen
 from deskhand.app import Desk
 from deskhand.askers import PERSON
 from deskhand.errors import Changed, Denied, DeskError, InvalidInput, NotFound
-from deskhand.gate.cards import WORDS, Card, CardFilter, Original
+from deskhand.gate.cards import TARGETS, WORDS, Card, CardFilter, Original
 from deskhand.gate.claims import Claim
 from deskhand.gate.letters import Letter
 from deskhand.gate.links import linked_hosts, read_html
 from deskhand.gate.lists import count_limited, list_askers
 from deskhand.gate.requests import OPEN
 from deskhand.mail.answering import left_out
-from deskhand.mail.mailboxes import find_own
+from deskhand.mail.mailboxes import find_kind, find_own
 from deskhand.orchestrator import first_look, status
 from deskhand.orchestrator.steps import count_left
 from deskhand.store import Transaction
@@ -41,6 +42,7 @@ from deskhand.web.render import render
 from deskhand.web.request import desk_of, number_in, read_number, text_in
 from deskhand.web.snoozing import read_until, words_in
 from deskhand.web.visible import lines
+from deskhand.wording import STAYS_HERE
 
 _SAID = {
     "approved": "Approved.",
@@ -294,10 +296,21 @@ async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
         "left_out": await _left_out(desk, card, original) if original else [],
         "snoozes": _snoozes(card, desk.now(), desk.settings.timezone),
         "record": f"/timeline?{urlencode({'request': card.id})}",
+        "stays_here": await _say_where(desk, card),
         "awaited": await follow_ups.find(desk, card),
         **await show_attachments(desk, card),
         **await to_thread.run_sync(_read_card, card),
     }
+
+
+async def _say_where(desk: Desk, card: Card) -> str | None:
+    """What is to be said of a mail that reaches nobody."""
+    if card.kind in TARGETS or card.kind == "ask_person":
+        return None
+    kind = None
+    with suppress(DeskError):  # the mailbox may be away
+        kind = await find_kind(desk.mailbox, desk.settings, card.account)
+    return STAYS_HERE if kind == "local" else None
 
 
 async def _left_out(desk: Desk, card: Card, original: Original) -> list[str]:
