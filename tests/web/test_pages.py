@@ -1225,7 +1225,9 @@ async def test_the_page_says_how_far_the_record_is_proved_and_finds_what_was_cha
 
     assert "0 of 5 lines were checked" in first.text
     assert "Record intact: 5 entries verified" in proved.text
-    assert "Record intact: 6 entries verified" in glanced.text
+    assert "Record intact: 6 entries verified, the first 5 of them <time" in glanced.text
+    assert "5 entries verified <time" in proved.text
+    assert "the others as they came." in glanced.text
     assert says in broken.text
 
 

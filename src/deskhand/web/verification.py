@@ -35,7 +35,9 @@ class Verification:
         self.broken: Broken | None = None
         self.head = START
         self.since: datetime | None = None
-        """When the check began that led to `good`."""
+        """When the last check from the first line on began."""
+        self.whole = START
+        """The last line that it reached; later ones were checked as they were seen."""
 
     @property
     def is_whole(self) -> bool:
@@ -67,13 +69,16 @@ class Verification:
         if self._is_running:
             return
         self._is_running = True
+        anew = again or self.since is None
         try:
-            if again or self.since is None:
+            if anew:
                 self.good = START
                 self.broken = None
                 self.since = self._desk.now()
             while self.note(await self._desk.store.read(_follow, self.good, STEP)):
                 pass
+            if anew:
+                self.whole = self.good
             if self.broken is None:
                 self.broken = await witness.find_lost_end(
                     self._desk.store, self._desk.settings.own_place
