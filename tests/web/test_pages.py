@@ -1059,7 +1059,7 @@ async def test_agents_are_seen_their_threads_followed_and_the_person_answers_as_
     followed = await person.reads(sent.headers["location"])
     await person.sends("/agents/read", {}, "/agents")
 
-    assert leads(before) == ["builder and person", "builder and scout"]
+    assert leads(before) == ["builder and you", "builder and scout"]
     assert "at work" in before.text
     assert "1 unread message for you" in before.text
     assert not unknown_yet

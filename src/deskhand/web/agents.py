@@ -101,16 +101,17 @@ async def _show(request: Request, **refused: Any) -> Response:
 async def _thread(request: Request) -> Response:
     desk = desk_of(request)
     post = desk.person_post
+    me = post.me()
     pair = [request.query_params.get("one", ""), request.query_params.get("other", "")]
     messages = await to_thread.run_sync(_messages, post)
     between = [each for each in messages if sorted((each.sender, each.to)) == sorted(pair)]
     return await render(
         request,
         "agents_thread.html",
-        title=" and ".join(pair),
-        me=post.me(),
+        title=" and ".join("you" if name == me else name for name in pair),
+        me=me,
         pair=pair,
-        others=[name for name in dict.fromkeys(pair) if name != post.me()],
+        others=[name for name in dict.fromkeys(pair) if name != me],
         messages=[
             (each, _when(desk, instant(each.created_at))) for each in between[-MESSAGES:]
         ],
