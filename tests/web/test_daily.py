@@ -296,6 +296,59 @@ async def test_the_form_for_editing_is_as_high_as_its_fields_however_long_the_ma
         assert button["y"] + button["height"] < WIDE[1]
 
 
+@requirement("page:accessible")
+@needs_chromium
+async def test_on_a_phone_the_navigation_has_two_rows_and_the_tasks_begin_in_view(
+    day: Day,
+) -> None:
+    from playwright.async_api import expect
+
+    async with day.opened("/tasks", size=PHONE) as page:
+        await page.get_by_role("textbox", name="New task").fill("Rake the leaves #garden")
+        await page.get_by_role("button", name="Add", exact=True).click()
+        task = page.get_by_role("link", name="Rake the leaves")
+        await task.wait_for()
+        await page.goto("/tasks")
+        place = await task.bounding_box()
+        assert place
+        assert place["y"] < 500
+        await page.get_by_text("Filter", exact=True).click()
+        await page.get_by_label("Label", exact=True).fill("house")
+        await page.get_by_role("button", name="Show").click()
+        await expect(page.get_by_text("No task here.")).to_be_visible()
+        await expect(page.get_by_label("Label", exact=True)).to_have_value("house")
+
+        await page.evaluate(COUNT)
+        rows = await page.locator(".top nav").bounding_box()
+        assert rows
+        assert rows["height"] < 80
+
+
+COUNT = """() => document.querySelectorAll(".top .count").forEach((each) => {
+  each.hidden = false;
+  each.firstChild.textContent = 12;
+})"""
+"""Two figures in each place of the navigation that counts."""
+
+
+@requirement("page:accessible")
+@needs_chromium
+async def test_on_paper_a_card_is_its_mail_on_white_without_forms(day: Day) -> None:
+    from playwright.async_api import expect
+
+    card = await day.ask()
+    await day.desk.answers.approve(card.id, card.digest, "person")
+    for scheme in ("light", "dark"):
+        async with day.opened(f"/approvals/{card.id}", scheme=scheme) as page:
+            await expect(page.get_by_text("Tell me if nobody answers")).to_be_visible()
+            await page.emulate_media(media="print")
+            await expect(page.locator(".letter")).to_be_visible()
+            for gone in ("Tell me if nobody answers", "And from now on", "Undo"):
+                await expect(page.get_by_text(gone).first).to_be_hidden()
+            ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert ground == "rgb(255, 255, 255)"
+
+
 @requirement("page:mail")
 @requirement("page:changes")
 @needs_chromium

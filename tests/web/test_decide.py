@@ -340,6 +340,22 @@ async def test_an_assistant_finds_what_was_given_to_it_first_and_its_answer_come
 
 
 @requirement("decide:rule")
+@needs_chromium
+async def test_the_part_of_a_subject_that_a_rule_asks_for_is_read_whole(room: Room) -> None:
+    await receive(
+        room.desk, letter(subject="Oak planks for the shed (20), sawn and dried in spring")
+    )
+    await work(room.desk)
+    (found,) = await room.desk.mailbox.search("subject:planks", 5)
+    async with chromium() as browser, quiet_page(browser, room.address) as page:
+        await sign_in(page, room.desk)
+        await page.goto(f"/decide?mail={found.id}")
+        await page.get_by_text("Always archive these…").click()
+        field = page.get_by_label("Part of the subject")
+        assert await field.evaluate("it => it.scrollWidth <= it.clientWidth")
+
+
+@requirement("decide:rule")
 async def test_a_rule_is_tried_on_the_last_mails_before_it_counts_and_then_decides(
     room: Room,
 ) -> None:
