@@ -86,6 +86,28 @@ async def test_whoever_got_a_copy_of_a_mail_of_the_persons_is_known_as_who_it_we
     assert "looks like olivier@cuisine.example" in alike.to[0].since
 
 
+@requirement("people:alike")
+@pytest.mark.parametrize("alike", ["nora@Iindqvist.example", "n0ra@lindqvist.example"])
+async def test_who_looks_like_somebody_who_only_wrote_to_the_person_is_named_at_high_risk(
+    study: Study, alike: str
+) -> None:
+    async with study.opened() as (desk, client):
+        assert isinstance(desk.mailbox, LocalMailbox)
+        mails = [
+            Incoming(letter(sender=sender), seen=False)
+            for sender in ("nora@lindqvist.example", "nora@elsewhere.example")
+        ]
+        await desk.mailbox.receive(mails)
+        card = await asked(desk, client, to=alike)
+        nora = await asked(desk, client, to="nora@lindqvist.example")
+
+    twin = "nora@lindqvist.example, who wrote to you"
+    assert card.to[0].since == f"first email to this address; it looks like {twin}"
+    assert card.risk.level == "high"
+    assert f"{card.to[0].address} is new and looks like {twin}." in card.risk.reasons
+    assert nora.to[0].since.startswith("wrote to you before, on ")
+
+
 @requirement("people:met")
 async def test_a_card_names_the_day_of_the_last_mail_as_it_was_where_the_person_is(
     study: Study,

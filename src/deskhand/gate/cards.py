@@ -268,6 +268,9 @@ def assess_card(
         sender=request.sender,
         participants=request.participants,
         domains=known.domains,
+        alike=tuple(
+            (each.address, each.alike) for line in named for each in line if each.alike
+        ),
         warnings=request.warnings,
         sent_before=describe_earlier_send(*sent, request.action) if sent else None,
     )

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,7 +11,7 @@ import anyio
 
 from deskhand import clock
 from deskhand.errors import DeskError
-from deskhand.mail import Mailbox, MailSummary, mime
+from deskhand.mail import Mailbox, MailSummary, lookalikes, mime
 from deskhand.mail.addresses import people
 from deskhand.store import Store, Transaction, marks
 
@@ -68,6 +68,31 @@ async def _look_up(store: Store, mailbox: Mailbox, address: str) -> None:
 
     if counted:
         await store.write(remember)
+    if not counted[address.lower()]:
+        await store.write(_note_heard, await _find_alike(mailbox, address))
+
+
+async def _find_alike(mailbox: Mailbox, address: str) -> dict[str, int]:
+    """Who looks like this address and wrote to the person, and when; among the newest mails of the same name, and of
+    the same domain.
+    """
+    name, _, domain = address.rpartition("@")
+    found: dict[str, int] = {}
+    for part in (name, domain):
+        for mail in await mailbox.search(f'from:"{part}"', _LOOKED_AT):
+            for each in _addresses(mail.sender):
+                if lookalikes.is_alike(address, each):
+                    found[each] = max(found.get(each, 0), clock.to_ms(mail.date))
+    return found
+
+
+def _note_heard(tx: Transaction, heard: Mapping[str, int]) -> None:
+    for address, moment in heard.items():
+        tx.execute(
+            "INSERT INTO met (address, sent, last_heard) VALUES (?, 0, ?)"
+            " ON CONFLICT (address) DO UPDATE SET last_heard = excluded.last_heard",
+            *(address, moment),
+        )
 
 
 async def _find_reached(
@@ -131,6 +156,12 @@ def list_written_to(tx: Transaction, limit: int) -> list[str]:
         address
         for (address,) in tx.all("SELECT address FROM met WHERE sent > 0 LIMIT ?", limit)
     ]
+
+
+def list_heard_from(tx: Transaction, limit: int) -> list[str]:
+    """Addresses that wrote to the person, as far as anybody looked; the latest first."""
+    sql = "SELECT address FROM met WHERE last_heard IS NOT NULL ORDER BY last_heard DESC LIMIT ?"
+    return [address for (address,) in tx.all(sql, limit)]
 
 
 def _moment(at: int | None) -> datetime | None:

@@ -46,6 +46,8 @@ class Facts:
     body: str
     new: frozenset[str] = frozenset()
     """Those of them whom the desk does not know, see `recipients`."""
+    alike: tuple[tuple[str, str], ...] = ()
+    """Each of those who looks like somebody the desk knows, and whom."""
     attachments: tuple[Enclosure, ...] = ()
     blind: tuple[str, ...] = ()
     """Those of them whom the others do not see."""
@@ -76,6 +78,8 @@ def _recipients(facts: Facts) -> Reasons:
             "medium",
             f"New recipient{'s' if len(new) > 1 else ''}: this desk has never written to {_few(new)}.",
         )
+    for address, other in facts.alike:
+        yield "high", f"{address} is new and looks like {other}."
     outside = [each for each in facts.everybody if _is_outside(each, facts)]
     if len(facts.everybody) == 1 and outside:
         yield "low", "The recipient is outside your own domain."

@@ -9,11 +9,17 @@ from typing import Literal
 
 from deskhand import clock
 from deskhand.gate import lists
-from deskhand.gate.correspondents import Correspondence, find_met, list_written_to
+from deskhand.gate.correspondents import (
+    Correspondence,
+    find_met,
+    list_heard_from,
+    list_written_to,
+)
 from deskhand.mail import lookalikes
 from deskhand.store import Transaction
 
 _MOST_WRITTEN_TO = 2000
+_MOST_HEARD_FROM = 2000
 Badge = Literal["known", "replying", "new"]
 
 
@@ -26,6 +32,8 @@ class Recipient:
     """One phrase for the badge: "3 mails sent, last on 2 Nov 2026" or "first email to this address"."""
     answered: bool = False
     """Known by nothing but the mail that is answered."""
+    alike: str | None = None
+    """Whom a new one looks like: "ann@example.org, whom you know"."""
 
     @property
     def badge(self) -> Badge:
@@ -45,6 +53,8 @@ class Acquaintance:
     """What the mailbox has of an address."""
     written: frozenset[str] = frozenset()
     """Everybody whom the person has written to."""
+    heard: frozenset[str] = frozenset()
+    """Who wrote to the person, as far as anybody looked."""
 
     def recipient(
         self, address: str, sender: str | None, participants: Collection[str] = ()
@@ -67,11 +77,22 @@ class Acquaintance:
             )
         if sender is not None and sender.lower() == address.lower():
             return Recipient(address, True, "your first email to them", answered=True)
-        return Recipient(address, False, self._describe_new(address, participants))
+        alike = self._find_alike(address)
+        since = self._describe_new(address, alike, participants)
+        return Recipient(address, False, since, alike=alike)
 
-    def _describe_new(self, address: str, participants: Collection[str]) -> str:
+    def _find_alike(self, address: str) -> str | None:
         if twin := _find_twin(address, self.written):
-            return f"first email to this address; it looks like {twin}, whom you know"
+            return f"{twin}, whom you know"
+        if twin := _find_twin(address, self.heard):
+            return f"{twin}, who wrote to you"
+        return None
+
+    def _describe_new(
+        self, address: str, alike: str | None, participants: Collection[str]
+    ) -> str:
+        if alike is not None:
+            return f"first email to this address; it looks like {alike}"
         if address.lower() in participants:
             return "in this thread; your first email to them"
         met = self.met.get(address.lower())
@@ -80,18 +101,18 @@ class Acquaintance:
         return "first email to this address"
 
 
-def _find_twin(address: str, written: frozenset[str]) -> str | None:
+def _find_twin(address: str, people: frozenset[str]) -> str | None:
     """The first of these that the address could pass for."""
-    groups = _group_alike(written)
+    groups = _group_alike(people)
     near = [each for key in _keys_of(address) for each in groups.get(key, ())]
     return min((each for each in near if lookalikes.is_alike(address, each)), default=None)
 
 
 @lru_cache(maxsize=4)
-def _group_alike(written: frozenset[str]) -> Mapping[str, Sequence[str]]:
+def _group_alike(people: frozenset[str]) -> Mapping[str, Sequence[str]]:
     """Once for all cards and each look at them: to hold a new address against thousands takes 50 ms."""
     groups: dict[str, list[str]] = defaultdict(list)
-    for each in written:
+    for each in people:
         for key in _keys_of(each):
             groups[key].append(each)
     return groups
@@ -113,6 +134,7 @@ def find(tx: Transaction, addresses: Iterable[str], zone: str) -> Acquaintance:
         zone,
         find_met(tx, folded),
         written,
+        frozenset(list_heard_from(tx, _MOST_HEARD_FROM)),
     )
 
 

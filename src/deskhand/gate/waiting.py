@@ -243,7 +243,7 @@ class Waiting:
         named = name_recipients(request, known)
         looked_at = (
             request.digest,
-            *(each.known for line in named for each in line),
+            *((each.known, each.alike) for line in named for each in line),
             request.sender,
             known.domains,
             request.warnings,
