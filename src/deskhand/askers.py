@@ -15,6 +15,7 @@ _WORDS = {
     "follow_up": "the desk",
     "orchestrator": "the desk",
     **dict.fromkeys(_DOORS, "an assistant"),
+    "assistant": "an assistant",
 }
 """Of a door that is no rule and no model, whose it is."""
 

@@ -46,7 +46,7 @@ def test_a_door_a_rule_and_a_model_have_words_too() -> None:
         None: "an assistant",
         "person": "you",
         "email_mcp": "an assistant",
-        "assistant": "assistant",
+        "assistant": "an assistant",
         "desk": "the desk",
         "follow_up": "the desk",
     }

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from mcp import Client
+from mcp_types import Implementation
 
 from deskhand.mail.local import Incoming
 from deskhand.orchestrator.loop import Orchestrator
@@ -80,6 +81,41 @@ async def test_an_assistant_lists_what_waits_and_its_decision_becomes_a_draft(
     )
     assert office.body(draft) == "I am fine.\n"
     assert len(office.files("Needs_Action")) == 1
+
+
+@requirement("orchestrator:assistant")
+@requirement("cards:asker")
+async def test_the_card_of_an_assistants_draft_names_the_program_as_a_card_of_its_mail_does(
+    office: Office,
+) -> None:
+    desk = office.desk()
+    await local(desk).receive([Incoming(letter(message_id="<h@x>"), seen=False)])
+    orchestrator = Orchestrator(desk)
+    await orchestrator.once()
+    codex = Implementation(name="codex", version="0.51.0")
+    server = DeskServer("desk", triage_tools(desk))
+    async with Client(server, client_info=codex) as client:
+        listed = await client.call_tool("list_pending", {})
+        (pending,) = listed.structured_content["result"]
+        given = {
+            "message_id": pending["message_id"],
+            "decision": "draft_reply",
+            "reasoning": "She asks.",
+            "reply_body": "I am fine.",
+        }
+        of(await client.call_tool("propose_decision", given))
+    await orchestrator.once()
+    (card,), _ = await desk.waiting.cards()
+    await desk.answers.respond(card.id, card.seen, "Call her.", "person")
+    await orchestrator.once()
+    decided = await desk.waiting.card(card.id)
+    await orchestrator.close()
+    await desk.close_mailbox()
+    desk.close()
+
+    assert card.asker == decided.asker == "codex 0.51.0 on this machine"
+    draft = office.only("Rejected")
+    assert office.properties(draft)["drafted_by"] == "assistant"
 
 
 @requirement("orchestrator:assistant")

@@ -138,6 +138,7 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         "filed": False,
         "proposed": None,
         "by_person": False,
+        "proposed_by": "",
         "to_all": False,
         "asked": None,
         "words": None,
@@ -146,7 +147,8 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
     if draft is None:
         await held.note("decided", **changes)
         return
-    request = replace(draft, asked_by=decided_by, about=name)
+    asker = known.proposed_by or None
+    request = replace(draft, asked_by=decided_by, asker=asker, about=name)
     changes |= {
         "draft_id": request.id,
         "drafts": known.drafts + 1,

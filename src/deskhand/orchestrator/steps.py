@@ -81,6 +81,8 @@ class MailFacts(BaseModel):
     """What the person or an assistant decided; it is taken up at the next step."""
     by_person: bool = False
     """Whether the person decided that."""
+    proposed_by: str = Field("", exclude_if=not_)
+    """Which assistant decided that, in words."""
     to_all: bool = False
     """Whether the person answers everybody whom the mail names, not its author alone."""
     asked: str | None = None

@@ -11,6 +11,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field, ValidationError
 
 from deskhand.app import Desk
+from deskhand.askers import current_asker
 from deskhand.errors import (
     AuthRequired,
     BadConfig,
@@ -110,7 +111,12 @@ def _tool_to_decide(desk: Desk) -> DeskTool:
                 f"no mail {printable(message_id)} waits",
                 hint="list_pending shows what does",
             )
-        proposed = step.data.model_copy(update={"proposed": _validate_decision(given)})
+        proposed = step.data.model_copy(
+            update={
+                "proposed": _validate_decision(given),
+                "proposed_by": current_asker() or "",
+            }
+        )
         now = desk.now()
         if not await desk.store.write(steps.wake, step, proposed, REDECIDED, now):
             raise Denied(
