@@ -132,7 +132,7 @@ def install(toolkit: str) -> Path:
 
 
 LEAVE = b"List-Unsubscribe: <mailto:leave@lists.example.org>\r\n"
-WAITS = "The request waits|Waiting for the person"
+WAITS = "the request waits|Waiting for the person"
 
 
 class Toolkit:
