@@ -116,7 +116,18 @@ def _zone(name: str) -> str:
     try:
         return ZoneInfo(name).key
     except (ValueError, OSError, ZoneInfoNotFoundError):
-        raise ValueError("not a time zone") from None
+        raise ValueError(f"not a time zone{_guess_zone(name)}") from None
+
+
+def _guess_zone(name: str) -> str:
+    """The zone of the city that somebody named alone."""
+    from zoneinfo import available_timezones
+
+    city = name.strip().replace(" ", "_").casefold()
+    near = [
+        zone for zone in available_timezones() if zone.split("/")[-1].casefold() == city
+    ]
+    return f"; did you mean {min(near)}?" if near else ""
 
 
 def _agent(name: str) -> str:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
 from deskhand.cli import discovery
-from deskhand.cli.command import NO_TERMINAL, command, confirm, flag, tell
+from deskhand.cli.command import NO_TERMINAL, command, confirm, flag, one_line, tell
 from deskhand.clock import utc_now
-from deskhand.errors import DeskError, InvalidInput, describe_in_sentences
+from deskhand.errors import DeskError, InvalidInput, as_sentence, describe_in_sentences
 
 if TYPE_CHECKING:
     from deskhand.setup.init import ConfigPlan
@@ -204,6 +204,9 @@ def _ask_all(
             question = f"{question} ({note})"
         while name not in given | answers and (answer := _ask(question, current[name])):
             if name == "vault_path":
+                if answer.isdecimal() and vaults and answer not in vaults:
+                    print(_describe_list(vaults), file=sys.stderr)
+                    continue
                 answer = vaults.get(answer, answer)
                 if not _is_there(answer, options):
                     continue
@@ -252,6 +255,12 @@ def _list_vaults() -> dict[str, str]:
     return vaults
 
 
+def _describe_list(vaults: dict[str, str]) -> str:
+    if len(vaults) == 1:
+        return "There is one vault in the list: 1."
+    return f"The vaults in the list are 1 to {len(vaults)}."
+
+
 def _is_there(vault: str, options: argparse.Namespace) -> bool:
     """Whether the vault is there, or the person wants it made, with the desk's folders in it."""
     place = Path(vault).expanduser().absolute()
@@ -268,12 +277,19 @@ def _is_good(home: Path, name: str, answer: str) -> bool:
     try:
         init.demand_value(home, name, answer)
     except DeskError as error:
-        print(
-            f"{describe_in_sentences(error)}\n  answer once more, or with nothing to leave it as it is",
-            file=sys.stderr,
-        )
+        print(_describe_slip(error), file=sys.stderr)
         return False
     return True
+
+
+def _describe_slip(error: DeskError) -> str:
+    """What is wrong with one answer; what would be wrong in a file helps nobody here."""
+    said = [
+        f"“{field['received_value']}”: {field['message']}"
+        for field in error.details.get("fields", ())
+    ]
+    wrong = "\n".join(as_sentence(one_line(each)) for each in said or [error.message])
+    return f"{wrong}\nAnswer once more, or with nothing to leave it as it is."
 
 
 def _ask(question: str, current: str | None) -> str:
