@@ -150,7 +150,7 @@ CONDITION = "<style>@supports (x: y) { p { display: none } }</style><p>Hi</p>"
         (
             {"subject": "Your invoice", "body": "password and IBAN"},
             "medium",
-            ["secrets: iban, invoice, password."],
+            ["secrets: IBAN, invoice, password."],
         ),
         (
             {"body": "<html><p>Hi</p></html>"},
@@ -167,7 +167,11 @@ CONDITION = "<style>@supports (x: y) { p { display: none } }</style><p>Hi</p>"
             "high",
             ["may hide text by what was not understood: the rule p"],
         ),
-        ({"body": "DE89 3704 0044 0532 0130 00"}, "medium", ["money or secrets: de89"]),
+        (
+            {"body": "DE89 3704 0044 0532 0130 00"},
+            "medium",
+            ["money or secrets: DE89 3704 0044 0532 0130 00"],
+        ),
         ({"body": "Please wire it"}, "medium", ["wire"]),
         ({"body": "wireless and passwordless"}, "low", []),
         ({"body": "a\u200bb"}, "high", ["1 invisible character."]),

@@ -181,6 +181,9 @@ async def test_the_terminal_says_when_a_mail_with_a_time_of_its_own_leaves(
         yes.wait_for("It counts in 1 s; Ctrl-C takes it back.")
         yes.wait_for(f"leaves {at}")
         assert yes.end() == 0
+        line = study.home.command("approvals").stdout
+        assert f"  leaves {at}  you are told" in line
+        assert line.count(at) == 1
         assert f"\nleaves: {at}\n" in study.home.command("show", card.id).stderr
 
         study.clock.pass_by(days=4)

@@ -381,8 +381,11 @@ def _print(card: "Card", options: argparse.Namespace, told: datetime | None = No
     to = ", ".join(
         f"{each.address}{'' if each.known else ' (new)'}" for each in card.everybody
     )
-    until = f"  until {say_time(card.until)}" if card.until else ""
-    if card.send_at and leaves_later(card):
+    until = ""
+    if card.until:
+        what = "until" if card.state == "snoozed" else card.acts
+        until = f"  {what} {say_time(card.until)}"
+    if card.send_at and leaves_later(card) and card.until != card.send_at:
         until += f"  leaves {say_time(card.send_at)}"
     if told:
         until += f"  you are told {say_time(told)} if unanswered"

@@ -194,7 +194,7 @@ def _bring_in(options: argparse.Namespace) -> None:
         ]
 
     looks = at_desk(ask_or_answer)
-    lines = [one_line(f"{look.question} {look.answer or ''}".rstrip()) for look in looks]
+    lines = [one_line(_describe_look(look)) for look in looks]
     if any(look.answer is None for look in looks):
         lines.append("`deskhand mail bring-in all | new | none` answers.")
     facts = [
@@ -211,6 +211,21 @@ def _bring_in(options: argparse.Namespace) -> None:
         facts,
         "\n".join(lines) or "There is nothing to answer: mail is brought in as it comes.",
     )
+
+
+def _describe_look(look: "FirstLook") -> str:
+    """The question, or what becomes of the mail by its answer."""
+    mails = "1 unread mail" if look.found == 1 else f"{look.found:,} unread mails"
+    come = "comes" if look.found == 1 else "come"
+    match look.answer:
+        case None:
+            return look.question
+        case "all":
+            return f"{mails} of {look.address} {come} in now, and what comes from now on."
+        case "new":
+            return f"What comes to {look.address} from now on is brought in; the {mails} before stay."
+        case "none":
+            return f"Nothing of {look.address} is brought in until you say so."
 
 
 def _search(options: argparse.Namespace) -> None:

@@ -222,9 +222,12 @@ def _characters(facts: Facts) -> Reasons:
 
 
 def _topic(facts: Facts) -> Reasons:
-    words = sorted({found[0].casefold() for found in _DELICATE.finditer(_words_of(facts))})
+    words: dict[str, str] = {}
+    for found in _DELICATE.finditer(_words_of(facts)):
+        words.setdefault(found[0].casefold(), found[0])
     if words:
-        yield "medium", f"It speaks of money or secrets: {_few(words, 5)}."
+        named = [words[each] for each in sorted(words)]
+        yield "medium", f"It speaks of money or secrets: {_few(named, 5)}."
 
 
 def _attachments(facts: Facts) -> Reasons:

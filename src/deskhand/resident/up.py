@@ -85,9 +85,7 @@ async def up(
             say(f"page and MCP endpoints: {address}")
             if desk.settings.inbox_origin is not None:
                 say(f"behind your proxy they are at {desk.settings.inbox_origin}")
-            async with _at_work(
-                _parts(desk, joining, arrivals, address, say), desk.parts, say
-            ):
+            async with _at_work(_parts(desk, joining, arrivals, address, say), desk.parts):
                 await ready(address)
                 await stop.wait()
                 say("ending")
@@ -217,11 +215,11 @@ async def _orchestrate(desk: Desk, ending: asyncio.Event) -> None:
 
 
 @asynccontextmanager
-async def _at_work(parts: Iterable[Part], kept: Parts, say: Say) -> AsyncIterator[None]:
+async def _at_work(parts: Iterable[Part], kept: Parts) -> AsyncIterator[None]:
     """Run the parts for as long as the block runs."""
     tasks = {}
     for part in parts:
-        say(f"{part.name} started")
+        log.info("part_started", extra={"part": part.name})
         tasks[asyncio.create_task(kept.keep(part.name, part.work))] = part
     try:
         yield
