@@ -7,7 +7,7 @@ not needed for that answer is imported where it is used. Flags are understood in
 import os
 import sys
 
-from deskhand import environment
+from deskhand import __version__, environment
 from deskhand.agents import paths, roster, tmux
 
 TYPE_CHECKING = False  # typing's own would cost a third of a hook's time
@@ -74,9 +74,8 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     if argv is None:
         argv = sys.argv[1:]
     name, *arguments = argv or [""]
-    if name in ("-h", "-help", "--help", "help"):
-        sys.stderr.write(HELP)
-        return 0
+    if name in ("-h", "-help", "--help", "help", "--version"):
+        return _describe(name)
     if name not in COMMANDS:
         sys.stderr.write(HELP)
         return 1
@@ -91,6 +90,14 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         sys.stderr.write(HELP)
         return 0
     return COMMANDS[name](options, words)
+
+
+def _describe(name: str) -> int:
+    if name == "--version":
+        sys.stdout.write(f"agentmail {__version__}\n")
+    else:
+        sys.stderr.write(HELP)
+    return 0
 
 
 def _parse(command: str, arguments: list[str]) -> "tuple[Options, list[str]]":

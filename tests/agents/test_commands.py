@@ -87,6 +87,7 @@ TABLE = [
     ),
     Row(["mcp"], 1, err=f"{NO_WINDOW}  .*DESKHAND_AGENT.*\n", window=None),
     Row(["--help"], 0, err="agentmail - messages between agents\n(.*\n)*"),
+    Row(["--version"], 0, r"agentmail \d+\.\d+\.\d+\n", window=None),
     Row(["send", "--help"], 0, err="agentmail - messages between agents\n(.*\n)*"),
     Row([], 1, err="agentmail - messages between agents\n(.*\n)*"),
     Row(["fly"], 1, err="agentmail - messages between agents\n(.*\n)*"),

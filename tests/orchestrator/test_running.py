@@ -249,7 +249,9 @@ def test_status_and_the_dashboard_show_counts_what_waits_and_no_live_links_of_st
     assert "[[" not in page
     assert "cursor" in _state(office)
     shown = office.home.command("status").stdout
-    assert re.search(r"Needs_Action\D+2", shown)
+    assert re.search(r"^  Needs_Action +2$", shown, re.MULTILINE)
+    assert "\nWaiting for you\n\n- drafted reply to ann@example.org" in shown
+    assert not re.search(r"^[|#]|\|$", shown, re.MULTILINE)
     assert "No desk runs here" not in shown
 
 

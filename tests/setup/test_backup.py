@@ -148,6 +148,7 @@ def test_who_restores_reads_of_when_the_desk_is_in_their_own_words_and_zone(
 
     when = dated(datetime.fromisoformat(made), "Asia/Kathmandu")
     assert f"{tmp_path / 'there'} is the desk as it was on {when}\n" in restored.out
+    assert "A yes that still rested in it waits for you again" in restored.out
 
 
 @requirement("backup:proved")

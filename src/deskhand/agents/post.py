@@ -82,7 +82,7 @@ class Post:
             ):
                 raise NotFound(
                     "recipient not found",
-                    hint="list-recipients and `agentmail recipients` tell who is there",
+                    hint="the list of agents tells who is there (`agentmail recipients`)",
                 )
         with _report_as("failed to generate message ID"):
             identifier = "".join(secrets.choice(_LETTERS) for _ in range(8))

@@ -70,6 +70,7 @@ def _restore(options: argparse.Namespace) -> None:
     if copy_of is not None:
         text += f"\nNothing leaves it: {place.FILE} there says that it is a copy. Remove that file when no other desk"
         text += " works with its vault and mailbox."
+    text += "\nA yes that still rested in it waits for you again: `deskhand approvals`."
     text += "\nSign in anew (`deskhand link`). Tokens that were revoked since then hold again: `deskhand token list`."
     facts = {
         "home": str(done.home),

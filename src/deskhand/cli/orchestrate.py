@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -122,4 +122,16 @@ def _status(options: argparse.Namespace) -> None:
         def say(text: str) -> str:
             return status.name_times(one_line(text), lambda at: natural(at, now, zone))
 
-        print(status.page(found, now, one_line, say).partition("---\n\n")[2])
+        page = status.page(found, now, one_line, say).partition("---\n\n")[2]
+        print("\n".join(_lay_out(page.splitlines())))
+
+
+def _lay_out(page: list[str]) -> Iterator[str]:
+    """The page without what only Markdown reads: headings as lines, tables in columns."""
+    for line in page:
+        if line.startswith("| ") and line.endswith(" |"):
+            name, count = line.strip("| ").rsplit(" | ", 1)
+            if count.isdecimal():
+                yield f"  {name:<24}{count:>6}"
+        elif not line.startswith("|"):
+            yield line.lstrip("# ") if line.startswith("#") else line

@@ -514,4 +514,5 @@ def notify(desk: Desk) -> Finding:
     except BadConfig as error:
         return bad(error.message, error.hint)
     addresses = desk.settings.notify.get_secret_value().split()
-    return good(f"{len(addresses)} addresses are told when something waits")
+    many = "1 address is" if len(addresses) == 1 else f"{len(addresses)} addresses are"
+    return good(f"{many} told when something waits")
