@@ -750,7 +750,7 @@ async def test_later_the_same_mail_is_asked_for_anew_and_its_card_names_the_firs
     desk.close()
     assert card.risk.level == "high"
     assert card.risk.reasons[0].startswith(
-        "Exactly this mail was sent before, on 2026-11-15T09:00:00.000Z (request "
+        "Exactly this mail was sent before, on Sun 15 Nov 2026, 09:00 (request "
     )
 
 

@@ -104,7 +104,7 @@ def open_request(
     """A request of a tool, as it begins; `before` is what became of the same mail."""
     note = None
     if before is not None and before.state == "sent":
-        note = describe_earlier_send(before.id, before.left, before.action)
+        note = describe_earlier_send(before.id, iso(before.left), before.action)
     name = uuid.uuid4().hex[:16]
     sender = None
     participants: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from deskhand.askers import PERSON, describe_asker
+from deskhand.clock import dated
 from deskhand.foreign.arguments import shorten_rows
 from deskhand.foreign.edits import TextEdit
 from deskhand.gate import lists
@@ -262,6 +263,10 @@ def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
 def assess_card(
     request: Request, named: Named, known: Acquaintance, sent: tuple[str, datetime] | None
 ) -> Risk:
+    earlier = None
+    if sent:
+        name, at = sent
+        earlier = describe_earlier_send(name, dated(at, known.zone), request.action)
     found = assess_action(
         request.action,
         new=frozenset(each.address for line in named for each in line if not each.known),
@@ -272,7 +277,7 @@ def assess_card(
             (each.address, each.alike) for line in named for each in line if each.alike
         ),
         warnings=request.warnings,
-        sent_before=describe_earlier_send(*sent, request.action) if sent else None,
+        sent_before=earlier,
     )
     if request.fault is None:
         return found

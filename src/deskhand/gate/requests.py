@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from deskhand.clock import iso
 from deskhand.gate.actions import Action, Mail
 from deskhand.gate.enclosures import time_to_hand_over
 
@@ -243,9 +242,11 @@ def is_draft_id(text: object) -> bool:
     )
 
 
-def describe_earlier_send(request_id: str, at: datetime, action: Action) -> str:
+def describe_earlier_send(request_id: str, when: str, action: Action) -> str:
     done = "sent" if isinstance(action, Mail) else "made"
-    return f"Exactly this {action.noun} was {done} before, on {iso(at)} (request {request_id})."
+    return (
+        f"Exactly this {action.noun} was {done} before, on {when} (request {request_id})."
+    )
 
 
 def file_name(request_id: str, kind: str, revision: int) -> str:
