@@ -95,7 +95,7 @@ class DeskError(Exception):
         self.waiting_note: str | None = None
         """Where a request of the person's waits: what the whole-desk server says instead."""
         self.to_person: tuple[str, str] | None = None
-        """Message and hint for the page and the terminal, where the others name an assistant's tools."""
+        """Message and hint for the page and the terminal, where the others name an assistant's tools or parameters."""
         self.details: dict[str, Any] = details
         if fields:
             self.details["fields"] = [asdict(problem) for problem in fields]
@@ -340,6 +340,8 @@ def describe_in_sentences(error: DeskError) -> str:
 def _describe(error: DeskError, form: Callable[[str], str]) -> str:
     lines = [f"error: {form(spell_out_line(error.message))}"]
     fields: Sequence[Mapping[str, Any]] = error.details.get("fields", ())
+    if (error.message, error.hint) == error.to_person:
+        fields = ()  # what is said in a person's words names no parameter
     lines += [
         spell_out_line(f"  {field['field']}: {field['message']}")
         + (

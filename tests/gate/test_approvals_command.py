@@ -318,7 +318,15 @@ async def test_a_person_responds_and_puts_off_at_the_command_line(site: Site) ->
             [row["id"]],
         )
         for until in ("soon", "2001-01-01T00:00"):
-            assert site.home.command("snooze", row["id"], until).returncode == 2, until
+            refused = site.home.command("snooze", row["id"], until)
+            assert refused.returncode == 2, until
+            assert "until:" not in refused.stderr
+            facts = site.home.command("snooze", row["id"], until, "--json").stderr
+            assert json.loads(facts)["details"]["fields"][0]["field"] == "until"
+        assert site.home.command("snooze", row["id"], "soon").stderr == (
+            "error: “soon” is no time to put it off until.\n"
+            "  Write 30m, 2h, 3d, fri 14:00 or 2026-12-24T09:00.\n"
+        )
         assert site.home.command("snooze", row["id"], "now").stdout.split()[1] == "waiting"
 
         shown = site.home.command("show", row["id"])

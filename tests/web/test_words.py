@@ -163,6 +163,7 @@ async def test_what_failed_says_what_it_is_and_what_to_write(
     assert refused.status_code == 422
     assert "“soonish” is no time until which an answer is awaited." in words
     assert "Write 30m, 2h, 3d, fri 14:00 or 2026-12-24T09:00." in words
+    assert "cannot be read" not in words
 
 
 @requirement("passkey:page")

@@ -165,7 +165,9 @@ class Answers(PersonsWord):
         now = self._now()
         if until <= now:
             problem = FieldProblem("until", "is not in the future", clock.iso(until))
-            raise InvalidInput("a card can be put off only until later", fields=[problem])
+            past = InvalidInput("a card can be put off only until later", fields=[problem])
+            past.to_person = (past.message, "name a time that is yet to come")
+            raise past
         if request.expires is not None:
             until = min(
                 until, max(request.expires - LAST_CALL, now + (request.expires - now) / 2)

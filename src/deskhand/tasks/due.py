@@ -242,14 +242,11 @@ def read_later(
     except (ValueError, OverflowError, InvalidInput) as error:
         if isinstance(error, InvalidInput):  # there is no such day, say
             why = f"is no time: {error.details['reason']}"
-        problem = FieldProblem(
-            field,
-            why,
-            text[:60],
-            find_doubt(text) or "write 30m, 2h, 3d, fri 14:00 or 2026-12-24T09:00",
-        )
+        hint = find_doubt(text) or "write 30m, 2h, 3d, fri 14:00 or 2026-12-24T09:00"
         said = f"“{printable(text, 60)}” is no time {refusal}"
-        raise InvalidInput(said, fields=[problem]) from None
+        refused = InvalidInput(said, fields=[FieldProblem(field, why, text[:60], hint)])
+        refused.to_person = (said, hint)
+        raise refused from None
 
 
 def read_wait(text: str, now: datetime, zone: str, field: str) -> datetime | timedelta:
