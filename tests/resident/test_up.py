@@ -365,7 +365,7 @@ async def test_a_part_that_is_not_set_up_is_named_and_the_page_comes_up(
         taken = home.command(
             "up", "--no-browser", "--port", port, DESKHAND_HOME=str(tmp_path / "another")
         )
-        assert (taken.returncode, f"port {port} cannot be used" in taken.stderr) == (
+        assert (taken.returncode, f"Port {port} cannot be used" in taken.stderr) == (
             7,
             True,
         )
