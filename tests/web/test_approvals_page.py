@@ -281,7 +281,7 @@ async def test_a_card_says_of_a_local_mailbox_that_what_leaves_it_reaches_nobody
     left = (await person.reads(f"/approvals/{card.id}")).text
 
     assert "a local mailbox: what leaves it reaches nobody" in waits
-    assert "Sent, exactly as it reads here. It stays on this machine" in left
+    assert "It stays on this machine: this desk works on a local mailbox" in left
 
 
 @requirement("page:edit")
