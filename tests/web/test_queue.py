@@ -562,7 +562,9 @@ async def test_a_snooze_says_its_time_takes_words_and_ends_before_the_expiry(
         return answer.status_code
 
     assert await snooze(1, "someday") == 422
+    assert "“someday” is no time to put it off until." in shown
     assert "Write 30m, 2h" in shown
+    assert "cannot be read" not in shown  # it was said already, in words
     assert 'value="someday"' in shown
     assert '<details data-key="s" open>' in shown
     assert await snooze(1, "+2d") == 303
@@ -574,6 +576,10 @@ async def test_a_snooze_says_its_time_takes_words_and_ends_before_the_expiry(
     late = (await desk.waiting.card(f"{2:016x}")).until
     assert late is not None
     assert desk.now() < late < soon
+    zone = desk.settings.timezone
+    told = [natural(at, desk.now(), zone) for at in (late, soon)]
+    undo = (await person.reads("/checkup")).text
+    assert f"Snoozed until {told[0]}, before it expires {told[1]}." in undo
 
 
 @requirement("gate:send-later")

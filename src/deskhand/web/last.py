@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from deskhand import clock
+from deskhand.gate.answers import LAST_CALL
 from deskhand.gate.cards import ACTS
 from deskhand.gate.question import Question
 from deskhand.gate.undo import LastAnswer
@@ -50,12 +51,20 @@ def describe_last(last: LastAnswer, now: datetime, zone: str) -> Undoable:
         case "held" if first.is_early(now) and first.due is not None:
             said = f"Approved. It leaves {clock.natural(first.due, now, zone)}."
         case "snoozed" if first.snoozed is not None:
-            said = f"Snoozed until {clock.natural(first.snoozed, now, zone)}."
+            said = f"Snoozed until {clock.natural(first.snoozed, now, zone)}"
+            said += _say_end(first.expires, first.snoozed, now, zone)
     seconds = max(0.0, (last.until - now).total_seconds())
     at = clock.to_ms(last.at)
     if several:
         return Undoable(said, None, at, seconds)
     return Undoable(said, first.action.subject, at, seconds, first.id)
+
+
+def _say_end(expires: datetime | None, snoozed: datetime, now: datetime, zone: str) -> str:
+    """Why a card that expires comes back sooner than the person may have said."""
+    if expires is None or expires - snoozed > LAST_CALL:
+        return "."
+    return f", before it expires {clock.natural(expires, now, zone)}."
 
 
 _SAID = {
