@@ -5,7 +5,7 @@ Programs read the codes themselves (`--json`, MCP, file properties, addresses of
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import get_args
+from typing import Any, get_args
 
 from deskhand.askers import describe_asker
 from deskhand.errors import MCPErrorCode
@@ -103,6 +103,20 @@ _ACTIONS = {
 }
 """What was done. What is not here is named by its own words."""
 
+_DECISIONS = {
+    "replied": "Begin a reply",
+    "archived": "Archive",
+    "later": "Put off",
+    "handed": "Give to an assistant",
+    "undone": "Take a decision back",
+    "back": "Bring back",
+    "answered": "Answered elsewhere",
+    "trashed": "Trashed elsewhere",
+    "spam": "Put into spam elsewhere",
+    "deleted": "Deleted elsewhere",
+}
+"""What was decided about a mail that came in."""
+
 _ACTORS = {
     "claude_mcp": "Claude Code, for its own tools",
     "desk_mcp": "assistants, at the whole desk",
@@ -153,6 +167,12 @@ def name_action(action: str) -> str:
     return words
 
 
+def name_deed(action: str, parameters: Mapping[str, Any]) -> str:
+    """The same of a line of the record, which knows what was decided."""
+    decided = parameters.get("done") if action == "decide_mail" else None
+    return _DECISIONS.get(str(decided)) or name_action(action)
+
+
 def name_actor(actor: str) -> str:
     """Whoever acts by that name on the record, all of them together."""
     return _ACTORS.get(actor) or describe_asker(None, actor)
@@ -168,6 +188,14 @@ def name_target(target: str) -> str:
     if found := _TOOL.fullmatch(target):
         return f"{spaced(found['tool'])}, of {found['server']}"
     return target
+
+
+def find_mail(target: str) -> tuple[str, str] | None:
+    """Whether a line of the record is about a mail or a thread, and its id; None where
+    it is about neither."""
+    if not (found := _MAIL.fullmatch(target)):
+        return None
+    return "thread" if found["kind"] else "mail", target.removeprefix("thread ")
 
 
 def name_mails(counts: Mapping[str, int]) -> dict[str, int]:

@@ -195,6 +195,9 @@ async def test_the_timeline_finds_an_address_and_names_what_its_lines_are_about(
         ("person", "alpha", "Projects/garden_shed.md"),
     ):
         await desk.record(actor, action, target, {}, None, 0)
+    await desk.record(
+        "person", "decide_mail", "m6afc2aeb000001", {"done": "later"}, None, 0
+    )
     by_address = (await person.reads("/timeline?text=Nora%40example.org")).text
     by_another = (await person.reads("/timeline?text=nora%40example.com")).text
     by_name = (await person.reads("/timeline?text=nora")).text
@@ -205,7 +208,11 @@ async def test_the_timeline_finds_an_address_and_names_what_its_lines_are_about(
     assert "n***@example.org" not in by_another
     assert "Nothing suits." in by_name
     assert hint in by_name
+    whole = (await person.reads("/timeline")).text
+    assert '<a href="/mail/m6afc2aeb000001">a mail</a>' in whole
+    assert '<a href="/thread/t6afc2aeb000000">a conversation</a>' in whole
     for words in (
+        "Put off",
         "a mail in work",
         "a conversation",
         "create issue, of github",

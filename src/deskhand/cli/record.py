@@ -30,7 +30,7 @@ def _log(options: argparse.Namespace) -> int:
     from deskhand import audit
     from deskhand.askers import describe_actor
     from deskhand.gate import lists
-    from deskhand.wording import name_action, name_result, plain_error
+    from deskhand.wording import name_deed, name_result, plain_error
 
     with opened_desk() as desk:
         if options.verify:
@@ -41,7 +41,12 @@ def _log(options: argparse.Namespace) -> int:
     for seq, entry in reversed(lines):
         when = say_time(datetime.fromisoformat(entry.timestamp))
         who = describe_actor(entry.actor, entry.parameters or {}, askers)
-        words = [f"{when:<18}", who, name_action(entry.action_type), entry.target]
+        words = [
+            f"{when:<18}",
+            who,
+            name_deed(entry.action_type, entry.parameters or {}),
+            entry.target,
+        ]
         words.append(name_result(entry.result))
         if entry.error:
             words.append(plain_error(entry.error))

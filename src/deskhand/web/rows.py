@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 from typing import Any
+from urllib.parse import quote
 
 from anyio import to_thread
 from markupsafe import Markup
@@ -13,7 +14,14 @@ from deskhand.audit import Entry
 from deskhand.mail import MailSummary
 from deskhand.web.render import templates
 from deskhand.web.times import shown_on, today_of
-from deskhand.wording import name_action, name_result, name_target, plain_error, spaced
+from deskhand.wording import (
+    find_mail,
+    name_deed,
+    name_result,
+    name_target,
+    plain_error,
+    spaced,
+)
 
 KEPT = 500
 LONGEST = 3000
@@ -57,13 +65,21 @@ def make_entry(today: date, zone: str, seq: int, entry: Entry, who: str) -> Mark
     pieces: Any = templates().get_template("timeline_row.html").module
     when = shown_on(today, datetime.fromisoformat(entry.timestamp), zone)
     names = (
-        name_action(entry.action_type),
+        name_deed(entry.action_type, entry.parameters or {}),
         name_result(entry.result),
         name_target(entry.target),
     )
     error = plain_error(entry.error or "")
-    row: Markup = pieces.row(seq, entry, *names, error, who, when, _details(entry))
+    row: Markup = pieces.row(
+        seq, entry, *names, lead_to(entry.target), error, who, when, _details(entry)
+    )
     return row
+
+
+def lead_to(target: str) -> str | None:
+    """The page of the mail or the thread that a line is about."""
+    found = find_mail(target)
+    return f"/{found[0]}/{quote(found[1], safe='')}" if found else None
 
 
 def _details(entry: Entry) -> list[tuple[str, str]]:
