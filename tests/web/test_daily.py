@@ -331,6 +331,27 @@ COUNT = """() => document.querySelectorAll(".top .count").forEach((each) => {
 """Two figures in each place of the navigation that counts."""
 
 
+@requirement("page:keys")
+@requirement("queue:undo")
+@needs_chromium
+async def test_where_nothing_is_searched_the_slash_searches_everything_and_a_toast_is_read_whole(
+    day: Day,
+) -> None:
+    from playwright.async_api import expect
+
+    card = await day.ask(subject="Seeds for the beds behind the shed")
+    await day.desk.answers.respond(card.id, card.digest, "Not yet.", "person")
+    async with day.opened("/decide", size=PHONE) as page:
+        said = page.locator(".toast p")
+        await expect(said).to_contain_text("Seeds for the beds")
+        assert await said.evaluate(
+            "it => it.scrollWidth <= it.clientWidth && it.scrollHeight <= it.clientHeight"
+        )
+        await page.keyboard.press("/")
+        await page.keyboard.type("seeds")
+        await expect(page.get_by_text("Search mail for “seeds”")).to_be_visible()
+
+
 @requirement("page:accessible")
 @needs_chromium
 async def test_on_paper_a_card_is_its_mail_on_white_without_forms(day: Day) -> None:

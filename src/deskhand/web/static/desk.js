@@ -152,7 +152,11 @@
   }
   const meanings = {
     "?": () => help.showModal(),
-    "/": () => one("main input[type=search]")?.focus(),
+    "/": () => {
+      const field = one("main input[type=search]");
+      if (field) field.focus();
+      else openPalette();
+    },
     u: () => undoLast(),
     c: () => one("#palette-more [data-key=c]").click(),
   };
