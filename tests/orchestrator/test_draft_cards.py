@@ -411,6 +411,9 @@ def test_a_draft_that_waits_for_the_limit_says_so_as_every_card_does_and_is_no_e
     assert (shown.state, shown.retry) == ("approved", None)
     assert shown.until is not None
     assert full.status()["errors"] == []
+    found = at_the_desk(full, lambda desk: desk.store.read(audit.entries, limit=20))
+    (line,) = [entry for _, entry in found if entry.result == "rate_limited"]
+    assert line.parameters["action_id"] == card.id  # by which the Timeline knows who asked
     office.once()
     assert len(office.mails("in:sent")) == 1
 

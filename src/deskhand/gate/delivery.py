@@ -89,7 +89,8 @@ class Delivery:
                 await returning.demand_same_files(
                     self._settings, self._store, self._door, request, self._now()
                 )
-                outcome = await self._carry_out(lambda tx: self._claim(tx, request), call)
+                named = replace(call, parameters={**call.parameters, **facts_of(request)})
+                outcome = await self._carry_out(lambda tx: self._claim(tx, request), named)
                 await later.postpone(self._store, request, outcome, self._now())
                 return outcome
             case "sending" if not ledger.is_held(request, self._now(), self._lease):
