@@ -313,7 +313,8 @@ def _fields(desk: Desk, task: Task) -> dict[str, str]:
         "title": task.title,
         "description": task.description or "",
         "priority": task.priority,
-        "due": _due(desk, task),
+        # A day alone means its end, here as in the line of a new task.
+        "due": _due(desk, task).removesuffix(f" {due.END_OF_DAY:%H:%M}"),
         "project": task.project or "",
         "labels": ", ".join(task.labels),
         "repeats": _rule(task),
