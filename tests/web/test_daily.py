@@ -453,8 +453,8 @@ async def test_a_note_shows_one_box_an_item_its_addresses_and_which_links_lead_n
 ) -> None:
     vault = day.desk.settings.vault
     assert vault is not None
-    (vault / "List.md").write_text(LIST)
-    (vault / "Plan.md").write_text("# Plan\n")
+    (vault / "List.md").write_text(f"{LIST}\nSee ![[Plan]]\n")
+    (vault / "Plan.md").write_text("# Plan\n\nDig.\n")
     async with day.opened("/notes/open?path=List.md") as page:
         note = page.locator("article.note")
         styles = await note.locator("li").evaluate_all(
@@ -480,6 +480,16 @@ async def test_a_note_shows_one_box_an_item_its_addresses_and_which_links_lead_n
         assert callout
         assert title
         assert title["y"] - callout["y"] < 14
+        frame = await note.locator(".embed").bounding_box()
+        lines = [
+            await note.locator(f".embed p >> nth={at}").bounding_box() for at in (0, -1)
+        ]
+        assert frame
+        assert lines[0]
+        assert lines[1]
+        assert lines[0]["y"] - frame["y"] < 14
+        below = frame["y"] + frame["height"] - lines[1]["y"] - lines[1]["height"]
+        assert below < 14
 
 
 @requirement("ask:answered")
