@@ -48,7 +48,7 @@ async def test_the_persons_words_come_back_to_whoever_asked(place: Permitted) ->
         assert (told["state"], told["answer"]) == ("answered", "Tuesday")
         found = await client.call_tool("get_action", {"id": card.id})
         assert (found.structured_content["state"], found.structured_content["said"]) == (
-            "sent",
+            "answered",
             "Tuesday",
         )
         assert await place.waiting() == []
@@ -135,7 +135,9 @@ async def test_nobody_else_sees_the_question_or_its_answer(place: Permitted) -> 
         await place.desk.store.write(
             lambda tx: tx.execute("UPDATE requests SET action = ?", other.model_dump_json())
         )
-        assert (await client.call_tool("get_action", {"id": card.id})).is_error
+        refused = await client.call_tool("get_action", {"id": card.id})
+        assert refused.is_error
+        assert f"{card.id} was asked for by another assistant" in refused.content[0].text
 
 
 @requirement("ask:answered")

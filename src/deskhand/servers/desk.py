@@ -122,7 +122,8 @@ class DeskAction(BaseModel):
     id: str
     kind: str
     state: str = Field(
-        description="waiting, held, approved, sending, sent, rejected, expired, withdrawn, unknown or failed"
+        description="waiting, held, approved, sending, sent (of a question: answered), rejected, expired, withdrawn,"
+        " unknown or failed"
     )
     account: str = Field(description="the address from which it would leave")
     to: str
@@ -331,8 +332,21 @@ def _recorder(desk: Desk, tools: dict[Area, list[DeskTool]]) -> Recorder:
 async def _find_seen(desk: Desk, id: str, demand: Demand) -> Request:  # noqa: A002 - as everywhere
     found = await desk.waiting.find(id)
     if not await _is_seen(desk, found, demand):
-        raise OutOfScope(f"the client was not given the account of {id}", scope="mail:read")
+        raise _out_of_sight(found)
     return found
+
+
+def _out_of_sight(request: Request) -> OutOfScope:
+    match request.action:
+        case Question() | ToolCall(at=Workplace()):
+            return OutOfScope(f"{request.id} was asked for by another assistant")
+        case ToolCall():
+            return OutOfScope(
+                "the client was not given what waits of other servers", scope="guard:read"
+            )
+    return OutOfScope(
+        f"the client was not given the account of {request.id}", scope="mail:read"
+    )
 
 
 async def _is_seen(desk: Desk, request: Request, demand: Demand) -> bool:
@@ -371,12 +385,14 @@ async def _action_of(
 ) -> DeskAction:
     action = request.action
     said = request.note if request.state == "rejected" else None
+    state: str = request.state
     if isinstance(action, Question) and request.state == "sent":
         said = await find_words(desk, request)
+        state = "answered"
     return DeskAction(
         id=request.id,
         kind="draft" if request.origin == "draft" else action.kind,
-        state=request.state,
+        state=state,
         account=action.account,
         to=action.to,
         subject=action.subject,
