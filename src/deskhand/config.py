@@ -827,6 +827,11 @@ class Settings(BaseModel):
             (each.signature for each in self.accounts if wanted in each.addresses), ""
         )
 
+    @property
+    def reaches_nobody(self) -> bool:
+        """Whether every mail of the desk stays on this machine."""
+        return all(each.kind == "local" for each in self.mail_accounts)
+
     def mail_file(self, account: str) -> Path:
         """Where the local mailbox of an account lies."""
         if account == MAIN:

@@ -63,9 +63,8 @@ RESULTS = {
 }
 """How something ended, on the record."""
 
-STAYS_HERE = (
-    "It stays on this machine: this desk works on a local mailbox, which reaches nobody."
-)
+LOCAL = "this desk works on a local mailbox, which reaches nobody."
+STAYS_HERE = f"It stays on this machine: {LOCAL}"
 """Of a mail that was sent there."""
 
 _ACTIONS = {

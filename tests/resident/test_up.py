@@ -341,6 +341,7 @@ async def test_ctrl_c_ends_the_desk_with_everything_it_began(demo: Running) -> N
         code, seconds = await anyio.to_thread.run_sync(demo.ends, signal.SIGINT)
     sys.stdout.write(f"ended after {seconds:.1f} s\n")
     assert code == 0, demo.said
+    assert "what you send stays on this machine: this desk works on a local" in demo.said
     assert seconds < 5
     with pytest.raises(ProcessLookupError):
         os.killpg(demo.process.pid, 0)

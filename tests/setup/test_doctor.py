@@ -42,6 +42,10 @@ def test_a_desk_in_order_is_called_so_and_nothing_is_made_by_looking(
     assert done.code == 0
     assert {name for name, state in states(done).items() if state == "bad"} == set()
     assert finding(done, "clients")["says"] == "connected: Codex"
+    stays = (
+        "stays on this machine: this desk works on a local mailbox, which reaches nobody"
+    )
+    assert stays in finding(done, "mailbox")["says"]
     assert finding(done, "approvals")["says"].endswith("at most 10 emails in 1 hour")
     assert sorted(path.name for path in account.home.iterdir()) == listed
 

@@ -217,6 +217,8 @@ async def test_a_yes_can_be_undone_until_its_hold_ends_and_then_leaves_once(
     await desk.gate.release_due()
     assert (said.status_code, undone.status_code) == (303, 303)
     assert "unless you undo it" in held
+    stays = "It stays on this machine: this desk works on a local mailbox, which reaches nobody."
+    assert f"Approved. {stays}" in held  # where it can be undone
     assert await sent(desk) == []
 
     await person.sends(f"/approvals/{card.id}/approve", answer, at="/")
@@ -228,7 +230,7 @@ async def test_a_yes_can_be_undone_until_its_hold_ends_and_then_leaves_once(
     assert await sent(desk) == [(HELLO["to"], HELLO["subject"], HELLO["body"])]
     assert late.status_code == 409
     assert (
-        "Sent, exactly as it reads here. That was <time"
+        f"Sent, exactly as it reads here. {stays} That was <time"
         in (await person.reads(f"/approvals/{card.id}")).text
     )
 

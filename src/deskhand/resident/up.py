@@ -38,6 +38,7 @@ from deskhand.resident.doors import open_doors
 from deskhand.resident.joining import JoiningDoor
 from deskhand.setup.sweep import sweep
 from deskhand.web.site import site
+from deskhand.wording import LOCAL
 
 log = logging.getLogger("deskhand.up")
 
@@ -85,6 +86,8 @@ async def up(
             say(f"page and MCP endpoints: {address}")
             if desk.settings.inbox_origin is not None:
                 say(f"behind your proxy they are at {desk.settings.inbox_origin}")
+            if desk.settings.own_addresses and desk.settings.reaches_nobody:
+                say(f"what you send stays on this machine: {LOCAL}")
             async with _at_work(_parts(desk, joining, arrivals, address, say), desk.parts):
                 await ready(address)
                 await stop.wait()

@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from deskhand import clock
+from deskhand.gate.actions import Mail
 from deskhand.gate.answers import LAST_CALL
 from deskhand.gate.cards import ACTS
 from deskhand.gate.question import Question
 from deskhand.gate.undo import LastAnswer
 from deskhand.orchestrator.undeciding import Decided
+from deskhand.wording import STAYS_HERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,10 @@ def describe_decided(
     return Undoable(said, decided.before.subject, clock.to_ms(decided.at), left)
 
 
-def describe_last(last: LastAnswer, now: datetime, zone: str) -> Undoable:
+def describe_last(
+    last: LastAnswer, now: datetime, zone: str, *, reaches_nobody: bool
+) -> Undoable:
+    """With `reaches_nobody` every mail of the desk stays on this machine."""
     first = last.requests[0]
     several = len(last.requests) > 1
     said = _SAID.get(last.word, "Answered.")
@@ -50,6 +55,8 @@ def describe_last(last: LastAnswer, now: datetime, zone: str) -> Undoable:
             said = f"{yes}. It {acts} in a moment."
         case "held" if first.is_early(now) and first.due is not None:
             said = f"Approved. It leaves {clock.natural(first.due, now, zone)}."
+        case "held" if reaches_nobody and isinstance(first.action, Mail):
+            said = f"Approved. {STAYS_HERE}"
         case "snoozed" if first.snoozed is not None:
             said = f"Snoozed until {clock.natural(first.snoozed, now, zone)}"
             said += _say_end(first.expires, first.snoozed, now, zone)

@@ -129,7 +129,10 @@ def _find_undoable(tx: Transaction, desk: Desk, decided: Decided | None) -> Undo
     zone = desk.settings.timezone
     hold = timedelta(seconds=desk.settings.hold_seconds)
     answer = find_last(tx, now, hold)
-    said = describe_last(answer, now, zone) if answer else None
+    said = None
+    if answer is not None:
+        alone = desk.settings.reaches_nobody
+        said = describe_last(answer, now, zone, reaches_nobody=alone)
     about = describe_decided(decided, now, hold, zone) if decided else None
     if said is None or (about is not None and about.at > said.at):
         return about

@@ -32,6 +32,7 @@ from deskhand.setup.connect import entry_name, find_entry
 from deskhand.setup.init import make_folders
 from deskhand.setup.messenger import messenger
 from deskhand.store import revision, schema
+from deskhand.wording import LOCAL
 
 _SECONDS = 15
 """How long a mailbox or a backend may take to answer."""
@@ -278,6 +279,9 @@ def _explain_sign_in(account: MailAccount, error: AuthRequired) -> str | None:
     return error.hint
 
 
+_STAYS = f"what you send stays on this machine: {LOCAL.removesuffix('.')}"
+
+
 async def mailbox(desk: Desk, account: MailAccount | None = None) -> Finding:
     """Whether the account answers and the desk is signed in, for reading and for sending."""
     from deskhand.mail.imap import ImapMailbox
@@ -311,7 +315,8 @@ async def mailbox(desk: Desk, account: MailAccount | None = None) -> Finding:
             await desk.mailbox.address_of(account.name)
         except BadConfig as error:
             return bad(error.message, error.hint)
-    return good(f"{account.kind}, signed in as {audit.masked(address)}")
+    stays = f"; {_STAYS}" if account.kind == "local" else ""
+    return good(f"{account.kind}, signed in as {audit.masked(address)}{stays}")
 
 
 async def _check_local(desk: Desk, account: MailAccount) -> Finding | None:
@@ -321,7 +326,7 @@ async def _check_local(desk: Desk, account: MailAccount) -> Finding | None:
         )
     file = desk.settings.mail_file(account.name)
     if not file.exists():
-        return good(f"local, for {audit.masked(account.address)}; no mail yet")
+        return good(f"local, for {audit.masked(account.address)}, no mail yet; {_STAYS}")
     if not file.stat().st_size:
         return bad("the local mailbox is empty, down to its tables", RESTORE)
     if damage := await asyncio.to_thread(find_damage, file):
