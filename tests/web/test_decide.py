@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
+from html import unescape
 from pathlib import Path
 from urllib.parse import quote
 
@@ -130,6 +131,33 @@ async def room(tmp_path: Path) -> AsyncIterator[Room]:
         yield Room(desk, address, person)
     await desk.close_mailbox()
     desk.close()
+
+
+@requirement("decide:list")
+@requirement("page:mail")
+@pytest.mark.parametrize(
+    ("reply_to", "says"),
+    [
+        ("x@evil.example", True),
+        ("x@evil.example, service@pay.example", True),
+        ("Pay <SERVICE@pay.example>", False),
+        (None, False),
+    ],
+)
+async def test_a_mail_whose_answer_goes_elsewhere_says_so_before_it_is_answered(
+    room: Room, reply_to: str | None, *, says: bool
+) -> None:
+    sender = "Pay <service@pay.example>"
+    await receive(room.desk, letter(sender=sender, reply_to=reply_to, subject="Odd"))
+    await work(room.desk)
+    (found,) = await room.desk.mailbox.search("subject:Odd", 1)
+    told = [
+        unescape(await room.read(place))
+        for place in (f"/decide?mail={quote(found.id)}", f"/mail/{quote(found.id)}")
+    ]
+
+    line = "An answer goes to <bdi>x@evil.example</bdi>, where the mail asks for it, not to its sender."
+    assert [line in page for page in told] == [says, says]
 
 
 @requirement("orchestrator:status")

@@ -21,6 +21,13 @@ def name_author(mail: FullMessage, own: Collection[str]) -> str | None:
     return next(iter(_authors(replace(mail, reply_to=""), own)), None)
 
 
+def find_astray(mail: FullMessage) -> str:
+    """The address that the mail wants its answer at, where that is not its sender's; else empty."""
+    asked = next(iter(addresses_in(mail.reply_to)), "")
+    senders = set(map(mailbox_of, addresses_in(mail.summary.sender)))
+    return "" if mailbox_of(asked) in senders else asked
+
+
 def address_all(mail: FullMessage, own: Collection[str]) -> tuple[str, str]:
     """The lines To and Cc: the author before all others, nobody twice, never oneself.
 

@@ -27,6 +27,7 @@ from deskhand.errors import (
     NotFound,
 )
 from deskhand.mail import FullMessage
+from deskhand.mail.answering import find_astray
 from deskhand.orchestrator import (
     conversations,
     deciding,
@@ -209,6 +210,7 @@ async def _open(desk: Desk, step: Step) -> dict[str, Any]:
     decision = step.data.decision
     return {
         "mail": mail,
+        "astray": await asyncio.to_thread(find_astray, mail) if mail else "",
         "absent": absent,
         "why": decision and (decision.info_needed or decision.reasoning),
         "target": decision and decision.delegation_target,

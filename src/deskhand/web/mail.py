@@ -29,6 +29,7 @@ from deskhand.gate import lists
 from deskhand.gate.outcomes import refuse_off
 from deskhand.gate.webauthn import Said
 from deskhand.mail import FullMessage, MailSummary, mime
+from deskhand.mail.answering import find_astray
 from deskhand.mail.changes import Deed, Doing, find_way_back, read_change
 from deskhand.mail.mailboxes import MailView, account_of, split, viewing
 from deskhand.orchestrator import deciding, elsewhere
@@ -231,6 +232,7 @@ async def _show_message(
         typed=typed or {},
         to=await deciding.find_addressees(desk, mail),
         mail=mail,
+        astray=await to_thread.run_sync(find_astray, mail),
         arrived=shown_time(desk, mail.summary.date),
         claimed=_claimed_date(mail.summary),
         thread=[(each, shown_time(desk, each.date)) for each in thread],
