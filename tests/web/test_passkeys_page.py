@@ -479,7 +479,9 @@ async def test_the_terminal_lists_and_revokes_passkeys_and_makes_codes(home: Hom
         assert len(codes) == passkeys.CODES
         assert home.command("passkey", "revoke", "nobody's").returncode == 4
         assert home.command("passkey", "revoke", "my phone").returncode == 0
-        assert home.command("passkey", "list").stdout == ""
+        assert home.command("passkey", "list").stdout == (
+            "There are no passkeys; you make one on the page.\n"
+        )
         owner.http.cookies.clear()
         assert (await owner.signs_in()).status_code == 401
         assert (
