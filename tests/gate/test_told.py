@@ -154,7 +154,7 @@ async def test_the_words_of_an_answer_are_signed(signer: Signer) -> None:
 async def test_a_no_is_signed_with_its_reason(signer: Signer) -> None:
     answers = signer.desk.answers
     card = await signer.safe.ask()
-    for reason in ("later", None):
+    for reason in (None, "later"):
         other = signer.sign("rejected", card, words="another")
         with pytest.raises(Denied, match="something else"):
             await answers.reject(card.id, card.digest, reason, "person", other)

@@ -68,8 +68,8 @@ async def _look_up(store: Store, mailbox: Mailbox, address: str) -> None:
 
     if counted:
         await store.write(remember)
-    if not counted[address.lower()]:
-        await store.write(_note_heard, await _find_alike(mailbox, address))
+    if not counted[address.lower()] and (alike := await _find_alike(mailbox, address)):
+        await store.write(_note_heard, alike)
 
 
 async def _find_alike(mailbox: Mailbox, address: str) -> dict[str, int]:
