@@ -327,6 +327,7 @@ REQUIREMENTS = {
     "orchestrator:injection": "Mail text is data: no injection sends, changes a recipient or reaches a closed folder.",
     "orchestrator:state-file": "Keys of others stay in the state file; one that cannot be read is put aside and named.",
     "orchestrator:rules": "Rules are read again when they change; while they have errors mails wait, nothing else.",
+    "orchestrator:leave-inbox": "What a rule with leave_inbox archives leaves the inbox, once, and is on the record.",
     "orchestrator:status": "deskhand status and Dashboard.md show counts, what waits, health and last errors.",
     "orchestrator:rest": "A thousand waiting approvals cost under 1 % of a core.",
     "orchestrator:doorbell": "From arrival to the note it takes under two seconds.",

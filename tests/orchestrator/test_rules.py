@@ -5,11 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from deskhand import audit
 from deskhand.errors import BadConfig
+from deskhand.mail.changes import Deed
+from deskhand.mail.local import Incoming
+from deskhand.orchestrator import steps
+from deskhand.orchestrator.loop import Orchestrator
 from deskhand.orchestrator.rules import FILE, Rule, add_rule, load_rules
+from deskhand.store import Transaction
+from tests.mail.letters import letter
+from tests.orchestrator.office import Office, local
 from tests.requirements import requirement
 
 ONE = '[[rule]]\nname = "a"\nsubject = "a"\ndecision = "archive"\n'
+OTHER = '[[rule]]\nname = "b"\nlist_mail = true\nleave_inbox = true\ndecision = "needs_info"\ninfo_needed = "?"'
 DEEP = ("a = " + "[" * 5000, "a = " + "{b = " * 5000, "a = " + "[" * 5000 + "]" * 5000)
 
 
@@ -45,6 +54,7 @@ def test_of_thousands_of_wrong_rules_the_first_are_named(tmp_path: Path) -> None
         ('subjct = "y"', "line 5: rule 1, subjct: there is no such word here"),
         ("domain = 3", "line 5: rule 1, domain: is no text"),
         ('list_mail = "maybe"', "line 5: rule 1, list_mail: is neither true nor false"),
+        (OTHER, "rule 2: leave_inbox is for the decision archive alone"),
     ],
 )
 def test_what_is_wrong_in_a_rule_is_said_in_plain_words(
@@ -81,3 +91,93 @@ def test_the_line_ends_of_a_file_stay_when_a_rule_is_added(tmp_path: Path) -> No
 
     assert (tmp_path / FILE).read_bytes().startswith(before)
     assert [rule.name for rule in load_rules(tmp_path).rule] == ["a", "b"]
+
+
+LEAVING = """
+[[rule]]
+name = "shop"
+sender = "shop@example.org"
+decision = "archive"
+leave_inbox = true
+
+[[rule]]
+name = "club"
+sender = "club@example.org"
+decision = "archive"
+"""
+
+
+def offers() -> list[Incoming]:
+    return [
+        Incoming(
+            letter(sender=sender, subject=sender, message_id=f"<{sender}>"), seen=False
+        )
+        for sender in ("shop@example.org", "club@example.org")
+    ]
+
+
+@pytest.mark.anyio
+@requirement("orchestrator:leave-inbox")
+async def test_what_such_a_rule_archives_leaves_the_inbox_and_what_another_archives_stays(
+    office: Office,
+) -> None:
+    (office.home.path / FILE).write_text(LEAVING)
+    desk = office.desk()
+    await local(desk).receive(offers())
+    orchestrator = Orchestrator(desk)
+    await orchestrator.once()
+    left = [mail.subject for mail in await desk.mailbox.search("in:inbox", 9)]
+    (shop,) = await desk.mailbox.search("from:shop", 9)
+
+    assert left == ["club@example.org"]
+    assert "AI_PROCESSED" in shop.labels
+    assert len(office.files("Done")) == 2
+    entries = [entry for _, entry in await desk.store.read(audit.entries)]
+    told = [
+        (each.target, each.parameters) for each in entries if each.actor == "orchestrator"
+    ]
+    assert told == [(shop.id, {"done": "archived", "by": "rule:shop"})]
+
+    # The same step once more, as after a kill before anything was written down of it.
+    def begin_again(tx: Transaction, *, leaves: bool) -> None:
+        for step in steps.in_states(tx, ("archived",), 9):
+            data = step.data.model_copy(update={"leaves_inbox": leaves})
+            tx.execute(
+                "UPDATE steps SET state = 'decided', due = 0, data = ? WHERE key = ? AND data LIKE '%rule:shop%'",
+                *(data.model_dump_json(), step.key),
+            )
+
+    await desk.store.write(begin_again, leaves=True)
+    await orchestrator.once()
+    assert "INBOX" not in (await desk.mailbox.list_mails([shop.id]))[0].labels
+
+    # And where it was written down, and the person has taken the mail back into the inbox meanwhile.
+    await desk.mailbox.change([shop.id], Deed("unarchive"))
+    await desk.store.write(begin_again, leaves=False)
+    await orchestrator.once()
+    assert "INBOX" in (await desk.mailbox.list_mails([shop.id]))[0].labels
+    await orchestrator.close()
+    await desk.close_mailbox()
+    desk.close()
+
+
+@pytest.mark.anyio
+@requirement("orchestrator:leave-inbox")
+async def test_while_nothing_may_leave_the_desk_such_a_mail_stays_and_that_is_said(
+    office: Office,
+) -> None:
+    (office.home.path / FILE).write_text(LEAVING)
+    desk = office.desk(DEV_MODE="true")
+    await local(desk).receive(offers())
+    orchestrator = Orchestrator(desk)
+    await orchestrator.once()
+    troubles = await desk.store.read(steps.troubles, 9)
+    kept = await desk.mailbox.search("in:inbox", 9)
+    await orchestrator.close()
+    await desk.close_mailbox()
+    desk.close()
+
+    assert len(kept) == 2
+    assert [each.error for each in troubles] == [
+        "inbox: DEV_MODE is on: it stays in the inbox"
+    ]

@@ -417,6 +417,8 @@ async def test_a_rule_is_tried_on_the_last_mails_before_it_counts_and_then_decid
     await work(desk)
     assert await room.listed() == ["Oak boards", "The school trip", "Roof quote"]
     assert len(room.notes("Done")) == 2
+    inbox = {mail.subject for mail in await desk.mailbox.search("in:inbox", 9)}
+    assert inbox == {"Oak boards", "The school trip", "Roof quote"}
 
     room.rules.write_text(f"# mine\n{room.rules.read_text()}")
     await room.person.sends("/decide/rule", {"by": "sender", "sender": "x@example.org"})

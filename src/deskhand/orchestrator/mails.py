@@ -1,11 +1,13 @@
 """One mail's way: its note, a decision that is written down before anything follows from it, and what follows."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from deskhand import audit
 from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, Internal, InvalidInput, NotFound
@@ -14,9 +16,11 @@ from deskhand.gate.actions import Mail, address_lines
 from deskhand.gate.asking import participants_of
 from deskhand.gate.completing import in_thread, own_address, with_signature
 from deskhand.gate.files import fenced
+from deskhand.gate.outcomes import refuse_off
 from deskhand.gate.requests import DRAFT_PREFIX, Request, draft_file_name, open_draft
 from deskhand.mail import FullMessage, MailSummary, mime
 from deskhand.mail.answering import address_all, address_author
+from deskhand.mail.changes import Deed
 from deskhand.mail.mailboxes import find_own
 from deskhand.orchestrator import (
     conversations,
@@ -29,7 +33,8 @@ from deskhand.orchestrator import (
 from deskhand.orchestrator.model import Model
 from deskhand.orchestrator.rules import RulesFile
 from deskhand.orchestrator.steps import Held, MailFacts, Step
-from deskhand.orchestrator.triage import Decision, MailToDecide
+from deskhand.orchestrator.triage import Decision, MailToDecide, Ruling
+from deskhand.store import Transaction
 
 LABEL = "AI_PROCESSED"
 REDECIDED: tuple[steps.State, ...] = ("arrived", "needs_info", "handed", "rejected")
@@ -41,17 +46,17 @@ class Triage:
     rules: RulesFile
     model: Model | None
 
-    async def decide(self, letter: MailToDecide) -> tuple[str, Decision]:
+    async def decide(self, letter: MailToDecide) -> Ruling:
         if letter.words is not None and self.model is None:
-            return "person", triage.follow_words(letter.words)
+            return Ruling("person", triage.follow_words(letter.words))
         if letter.words is not None and self.model is not None:
-            return self.model.name, await self.model.decide(letter)
+            return Ruling(self.model.name, await self.model.decide(letter))
         rules = self.rules.read()
         if found := rules.match(letter):
             return found
         if self.model is not None:
-            return self.model.name, await self.model.decide(letter)
-        return "rule:default", rules.default.decide("the default")
+            return Ruling(self.model.name, await self.model.decide(letter))
+        return Ruling("rule:default", rules.default.decide("the default"))
 
 
 async def advance(desk: Desk, by: Triage, held: Held) -> None:
@@ -76,7 +81,7 @@ async def advance(desk: Desk, by: Triage, held: Held) -> None:
     if not data.filed:
         await _file(desk, data, decision)
     rests = _RESTS[decision.decision]
-    error = await _label(desk, held)
+    error = await _mark_mail(desk, held)
     if rests == "archived" and held.step.data.decided_by != "person":
         await conversations.rest_alone(desk, held, rests, error)
     else:
@@ -113,7 +118,8 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
     if by.model is not None and known.note is None:
         # A model may take long, and others look meanwhile.
         await held.note("arrived", note=name, sender=sender)
-    decided_by, decision = await _choose(desk, by, known, mail, thread)
+    ruling = await _choose(desk, by, known, mail, thread)
+    decision = ruling.decision
     now = desk.now()
     draft = None
     if decision.decision in ("draft_reply", "urgent"):
@@ -132,7 +138,8 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         "note": name,
         "sender": sender,
         "decision": decision,
-        "decided_by": decided_by,
+        "decided_by": ruling.by,
+        "leaves_inbox": ruling.leaves_inbox,
         "decided_at": iso(now),
         "draft_id": None,
         "filed": False,
@@ -148,7 +155,7 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         await held.note("decided", **changes)
         return
     asker = known.proposed_by or None
-    request = replace(draft, asked_by=decided_by, asker=asker, about=name)
+    request = replace(draft, asked_by=ruling.by, asker=asker, about=name)
     changes |= {
         "draft_id": request.id,
         "drafts": known.drafts + 1,
@@ -163,15 +170,15 @@ async def _choose(
     known: MailFacts,
     mail: FullMessage,
     thread: list[MailSummary],
-) -> tuple[str, Decision]:
+) -> Ruling:
     """Who decides, and how: what the person or an assistant proposed goes before rules and models."""
     if known.proposed is None:
         corrections = await desk.store.read(steps.corrections, triage.sender(mail))
         return await by.decide(MailToDecide(mail, thread, corrections, known.words))
     if known.by_person:
-        return "person", known.proposed
+        return Ruling("person", known.proposed)
     restrained = await asyncio.to_thread(triage.restrain, known.proposed, mail)
-    return "assistant", restrained
+    return Ruling("assistant", restrained)
 
 
 def _heed_refusals(
@@ -305,16 +312,48 @@ def _mark_note(
             files.move(root, name, files.NEEDS_ACTION, files.DONE)
 
 
-async def _label(desk: Desk, held: Held) -> str | None:
-    """The decision is on record, so the mail is marked in the mailbox; what the mailbox cannot do is said."""
+async def _mark_mail(desk: Desk, held: Held) -> str | None:
+    """The decision is on record, so the mail is marked in the mailbox, and leaves its inbox where the rule says so;
+    what the mailbox cannot do is said.
+    """
+    said = [await _try_to(desk, held, LABEL, _label)]
+    if held.step.data.leaves_inbox:
+        said.append(await _try_to(desk, held, "inbox", _leave_inbox))
+    return "; ".join(filter(None, said)) or None
+
+
+async def _try_to(
+    desk: Desk, held: Held, what: str, do: Callable[[Desk, Held], Awaitable[None]]
+) -> str | None:
     try:
-        await desk.mailbox.add_label(await watcher.find_id(desk, held.step), LABEL)
+        await do(desk, held)
     except (NotFound, Denied) as error:
         if held.step.data.from_note and isinstance(error, NotFound):
             return None  # only a note speaks of this mail
-        return f"{LABEL}: {error.message}"
+        return f"{what}: {error.message}"
     except DeskError:
-        # The files are in place; from now on they are the person's, and only the label is tried again.
+        # The files are in place; from now on they are the person's, and only this is tried again.
         await held.note("decided", filed=True)
         raise
     return None
+
+
+async def _label(desk: Desk, held: Held) -> None:
+    await desk.mailbox.add_label(await watcher.find_id(desk, held.step), LABEL)
+
+
+async def _leave_inbox(desk: Desk, held: Held) -> None:
+    """Out of the inbox, which may be done again; the record has it once, with the row that says that it is done."""
+    if off := desk.settings.sending_off:
+        raise refuse_off(off, "it stays in the inbox")
+    data = held.step.data
+    message_id = await watcher.find_id(desk, held.step)
+    await desk.mailbox.change([message_id], Deed("archive"))
+    facts = {"done": "archived", "by": data.decided_by}
+    given = (desk.now(), "orchestrator", "decide_mail", data.message_id)
+    entry = audit.Entry.of(*given, parameters=facts)
+
+    def write_down(tx: Transaction) -> None:
+        audit.append(tx, entry)
+
+    await held.note("decided", write_down, leaves_inbox=False, filed=True)

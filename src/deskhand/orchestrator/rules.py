@@ -24,6 +24,7 @@ from deskhand.orchestrator.triage import (
     Decision,
     MailToDecide,
     Reply,
+    Ruling,
     Words,
     ask,
     sender_of,
@@ -77,6 +78,14 @@ class Rule(_Then):
     list_id: Words | None = None
     list_mail: bool | None = None
     newsletter: bool | None = None
+    leave_inbox: bool | None = None
+    """Whether a mail that it archives leaves the inbox of its mailbox too, and not its note alone."""
+
+    @model_validator(mode="after")
+    def _leaves_what_it_archives(self) -> Self:
+        if self.leave_inbox and self.decision != "archive":
+            raise ValueError("leave_inbox is for the decision archive alone")
+        return self
 
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
@@ -136,12 +145,11 @@ class Rules(BaseModel):
         Rule(name="known newsletters", newsletter=True, decision="archive"),
     )
 
-    def match(self, letter: MailToDecide) -> tuple[str, Decision] | None:
+    def match(self, letter: MailToDecide) -> Ruling | None:
         for rule in self.rule:
             if rule.holds(letter.mail):
-                return f"rule:{rule.name}", _heeding(
-                    rule.decide(f"the rule {rule.name!r}"), letter
-                )
+                decision = _heeding(rule.decide(f"the rule {rule.name!r}"), letter)
+                return Ruling(f"rule:{rule.name}", decision, bool(rule.leave_inbox))
         return None
 
 

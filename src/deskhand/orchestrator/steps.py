@@ -75,6 +75,8 @@ class MailFacts(BaseModel):
     drafts: int = 0
     """How many replies were drafted to it so far."""
     warnings: tuple[str, ...] = ()
+    leaves_inbox: bool = Field(default=False, exclude_if=not_)
+    """It is still to be taken out of the inbox of its mailbox, as the rule that archived it says."""
     filed: bool = False
     """What follows from the decision is in the vault."""
     proposed: Decision | None = None

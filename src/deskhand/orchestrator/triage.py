@@ -53,6 +53,16 @@ class Decision(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class Ruling:
+    """A decision, and who made it."""
+
+    by: str
+    decision: Decision
+    leaves_inbox: bool = False
+    """Whether the rule takes the mail out of the inbox of its mailbox as well."""
+
+
+@dataclass(frozen=True, slots=True)
 class MailToDecide:
     """All that whoever decides gets to see: one mail, its thread, and what the person corrected before."""
 

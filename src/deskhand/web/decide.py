@@ -429,7 +429,8 @@ def _read_rule(given: dict[str, str]) -> Rule:
     }
     name = f"always archive mail {words[by]} {value}"[:200]
     try:
-        return Rule.model_validate({"name": name, by: value, "decision": "archive"})
+        asks = {"name": name, by: value, "decision": "archive", "leave_inbox": True}
+        return Rule.model_validate(asks)
     except ValidationError as error:
         raise InvalidInput(
             "that is no rule", hint="; ".join(each["msg"] for each in error.errors())
