@@ -451,6 +451,30 @@ async def draft(site: Site, desk: Desk, **more: Any) -> Request:
     return made
 
 
+@requirement("cards:waiting")
+async def test_an_empty_draft_that_was_moved_to_approved_says_that_it_was_not_sent_and_why(
+    site: Site, desk: Desk
+) -> None:
+    request = await draft(site, desk)
+    (file,) = site.files("Drafts")
+    emptied = file.read_text().replace("\ny\n", "\n")
+    file.unlink()
+    moved = site.home.vault / "Approved" / file.name
+    moved.parent.mkdir(exist_ok=True)
+    moved.write_text(emptied)
+    card = await desk.waiting.card(request.id)
+    assert (card.state, card.note) == (
+        "waiting",
+        "Not sent: the body is empty. It is waiting again.",
+    )
+    (idle,) = await desk.door.find_idle()
+    assert idle.why == "The body is empty"
+
+    moved.write_text(f"{emptied}Now with words.\n")
+    card = await desk.waiting.card(request.id)
+    assert (card.state, card.note, card.body) == ("approved", None, "Now with words.\n")
+
+
 @requirement("gate:unknown")
 async def test_a_draft_that_may_have_left_waits_as_a_sealed_request_and_its_old_file_is_done(
     site: Site, desk: Desk

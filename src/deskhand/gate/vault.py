@@ -38,6 +38,7 @@ from deskhand.gate.moves import (
 from deskhand.gate.requests import Request
 from deskhand.gate.written_answers import approve, carry_over_yes, decision_of, give
 from deskhand.store import Transaction
+from deskhand.wording import begin_small
 
 log = logging.getLogger("deskhand.vault")
 
@@ -284,6 +285,9 @@ class VaultDoor(DraftReader):
         changes = {"folder": found.folder, "file": found.name, "resting": "unconfirmed"}
         if request.state in ("waiting", "unknown"):
             changes["note"] = _CONFIRM
+            if request.fault is not None:
+                said = begin_small(request.fault).rstrip(".")
+                changes["note"] = f"Not sent: {said}. It is waiting again."
         return await self._write(request, ledger.change, request.state, **changes)
 
     async def _take_edit(self, request: Request, found: RequestFile) -> Request:
