@@ -167,7 +167,9 @@ def name_action(action: str) -> str:
 
 
 def name_deed(action: str, parameters: Mapping[str, Any]) -> str:
-    """The same of a line of the record, which knows what was decided."""
+    """The same of a line of the record, which knows what was decided, and of what an assistant was only told."""
+    if parameters.get("told") is True:
+        return f"{name_action(action)}, asked again: it was done before"
     decided = parameters.get("done") if action == "decide_mail" else None
     return _DECISIONS.get(str(decided)) or name_action(action)
 

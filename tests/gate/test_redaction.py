@@ -147,6 +147,11 @@ async def test_what_the_desk_sends_later_is_logged_as_the_tool_of_the_door_that_
         "send_email",
         True,
     )
+    shown = site.home.command("log").stdout.splitlines()
+    again = [
+        line for line in shown if "Send a mail, asked again: it was done before" in line
+    ]
+    assert again == shown[-1:]
 
     kept = _log_files(site)
     assert "see you" not in kept
