@@ -160,4 +160,9 @@ async def test_a_no_is_signed_with_its_reason(signer: Signer) -> None:
             await answers.reject(card.id, card.digest, reason, "person", other)
         claim = signer.sign("rejected", card, words=reason)
         await answers.reject(card.id, card.digest, reason, "person", claim)
+    other = signer.sign("rejected", card, words="another")
+    with pytest.raises(
+        Denied, match="something else"
+    ):  # also where it would change nothing
+        await answers.reject(card.id, card.digest, None, "person", other)
     assert await signer.check() == Genuine(2)

@@ -112,8 +112,8 @@ class Answers(PersonsWord):
     ) -> Card:
         """A no; said again without a reason it changes nothing, and the first reason stands."""
         request = demand_seen(await self._demand_undecided(request_id), digest)
+        answer = await self._answer("rejected", by, proof, request, words=reason)
         if request.state != "rejected" or reason:
-            answer = await self._answer("rejected", by, proof, request, words=reason)
             await self._reject(request, answer, note=reason, words=None)
         return await self._waiting.card(request_id)
 
