@@ -688,7 +688,7 @@ def test_a_taken_port_is_an_error_that_says_so(home: Home) -> None:
         done = home.command("mcp", "obsidian", "--http", "--port", port)
 
     assert done.returncode == 7
-    assert f"port {port} cannot be used" in done.stderr
+    assert f"Port {port} cannot be used" in done.stderr
 
 
 @requirement("server:prompt")

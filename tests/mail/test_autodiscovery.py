@@ -448,7 +448,7 @@ def test_the_command_proposes_and_only_the_person_s_word_sets_it(
     )
     assert (
         nothing.code != 0,
-        "no mail servers were found for example.org" in nothing.err,
+        "No mail servers were found for example.org" in nothing.err,
     ) == (True, True)
 
     def answer(*lines: str) -> None:

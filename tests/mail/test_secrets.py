@@ -146,7 +146,7 @@ def test_signing_in_tries_the_server_that_sends_too(
     assert "does not accept the password for sending" in refused.stderr + ill["says"]
     assert "does not accept the password for sending" in ill["says"]
     assert unheard.returncode == 7
-    assert "nobody listens at" in unheard.stderr
+    assert "Nobody listens at" in unheard.stderr
     assert "nobody listens at" in deaf["says"]
     assert "DESKHAND_SMTP_URL" in unset["fix"]
 

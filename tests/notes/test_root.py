@@ -94,4 +94,4 @@ async def test_a_vault_that_was_replaced_by_a_link_is_neither_read_nor_written(
         "take the link away" in told["hint"],
         "room" in told["hint"],
     ) == ("link", True, False)
-    assert ("take the link away" in said, "room" in said) == (True, False)
+    assert ("Take the link away" in said, "room" in said) == (True, False)

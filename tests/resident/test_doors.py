@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from deskhand.app import Desk
 from deskhand.audit import Entry, entries
 from deskhand.config import load
 from deskhand.resident.doors import open_doors
+from deskhand.store import Transaction
 from deskhand.web.render import PLACES
 from deskhand.web.site import site
 from tests.home import TOKEN, Home
@@ -522,13 +524,21 @@ async def test_no_token_makes_an_agent_of_a_name_that_reads_as_anothers(
     monkeypatch.chdir(tmp_path)
     async with opened(tmp_path) as place:
         for name in ("person", "Pers0n", "b\u043eb"):
-            async with place.client(await place.token(name)) as client:
+            token = await place.token("of an earlier version")
+            await place.desk.store.write(partial(rename_token, name))
+            async with place.client(token) as client:
                 told = await refused(client, "list_agents")
             assert "token create" in told["details"]["hint"], name
         async with place.client(TOKEN) as client:
             nobody = await refused(client, "list_agents")
 
     assert "DESKHAND_AGENT" in nobody["details"]["hint"]
+
+
+def rename_token(name: str, tx: Transaction) -> None:
+    """Names that a token could have before they were refused."""
+    sql = "UPDATE tokens SET name = ?, asker = ? WHERE name = 'of an earlier version'"
+    tx.execute(sql, name, name)
 
 
 def said(result: Any) -> Any:

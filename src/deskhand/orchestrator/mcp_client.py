@@ -84,7 +84,7 @@ class _Complaints:
         """The last that was said."""
         self.file.close()
         self._thread.join(timeout=1)
-        return "; ".join(filter(None, self._last))
+        return "; ".join(line.rstrip(".") for line in self._last if line)
 
 
 class MCPClient:
