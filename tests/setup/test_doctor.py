@@ -211,6 +211,8 @@ def test_each_trouble_is_found_with_what_to_do_and_a_code_that_scripts_see(
     assert done.json["good"] is False
     assert finding(done, name)["state"] == "bad"
     assert finding(done, name)["fix"]
+    assert "\n" not in finding(done, name)["says"]
+    assert finding(done, name)["fix"] not in finding(done, name)["says"]
 
 
 @requirement("doctor:findings")

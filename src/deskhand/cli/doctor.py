@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from deskhand import environment, guard
 from deskhand.cli.command import command, flag, one_line, opened_desk, run, tell
-from deskhand.errors import BadConfig, describe_in_sentences
+from deskhand.errors import BadConfig, describe
 
 if TYPE_CHECKING:
     from deskhand.guard import Guard
@@ -50,7 +50,9 @@ def _doctor(options: argparse.Namespace) -> int:
         settings = load().settings
     except BadConfig as error:
         # Nothing else can be checked without it.
-        finding = bad(describe_in_sentences(error).removeprefix("error: "), error.hint)
+        hint, error.hint = error.hint, None
+        lines = describe(error).removeprefix("error: ").splitlines()
+        finding = bad("; ".join(map(str.strip, lines)), hint)
         return _show([replace(finding, name="configuration")], [], options)
     done = []
     with opened_desk(settings) as desk:

@@ -152,13 +152,13 @@ def index(desk: Desk, vault: NoteVault | None = None) -> Finding:
 
 
 def find_damage(file: Path, how: str = "quick_check(1)") -> str | None:
-    """What SQLite finds wrong with a database."""
+    """What SQLite finds wrong with a database, in one line."""
     try:
         with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=5)) as db:
             (answer,) = db.execute(f"PRAGMA {how}").fetchone()
     except sqlite3.Error as error:
         return str(error)
-    return None if answer == "ok" else str(answer)
+    return None if answer == "ok" else " ".join(str(answer).split())
 
 
 def rebuild_index(desk: Desk) -> list[str]:
