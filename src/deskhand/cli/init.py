@@ -204,13 +204,8 @@ def _ask_all(
             question = f"{question} ({note})"
         while name not in given | answers and (answer := _ask(question, current[name])):
             if name == "vault_path":
-                if answer.isdecimal() and vaults and answer not in vaults:
-                    print(_describe_list(vaults), file=sys.stderr)
-                    continue
-                answer = vaults.get(answer, answer)
-                if not _is_there(answer, options):
-                    continue
-            if _is_good(home, name, answer):
+                answer = _find_vault(answer, vaults, options)
+            if answer and _is_good(home, name, answer):
                 answers[name] = answer
 
     ask(
@@ -242,6 +237,15 @@ def _ask_all(
         f"without an answer: {environment.timezone(environment.variables())}",
     )
     return answers
+
+
+def _find_vault(answer: str, vaults: dict[str, str], options: argparse.Namespace) -> str:
+    """The folder that is meant; empty, after a word, where there is none."""
+    if answer.isdecimal() and vaults and answer not in vaults:
+        print(_describe_list(vaults), file=sys.stderr)
+        return ""
+    folder = vaults.get(answer, answer)
+    return folder if _is_there(folder, options) else ""
 
 
 def _list_vaults() -> dict[str, str]:

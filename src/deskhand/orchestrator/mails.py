@@ -107,6 +107,20 @@ _RESTS: dict[triage.Choice, steps.State] = {
 }
 
 
+_OF_EARLIER_DECISION = {
+    "draft_id": None,
+    "filed": False,
+    "proposed": None,
+    "by_person": False,
+    "proposed_by": "",
+    "to_all": False,
+    "asked": None,
+    "words": None,
+    "gone": None,
+}
+"""What a new decision takes back."""
+
+
 async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None:
     """The note first, so that the mail is visible while a model thinks or fails; then the decision, for ever."""
     known = held.step.data
@@ -141,16 +155,8 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         "decided_by": ruling.by,
         "leaves_inbox": ruling.leaves_inbox,
         "decided_at": iso(now),
-        "draft_id": None,
-        "filed": False,
-        "proposed": None,
-        "by_person": False,
-        "proposed_by": "",
-        "to_all": False,
-        "asked": None,
-        "words": None,
-        "gone": None,
     }
+    changes |= _OF_EARLIER_DECISION
     if draft is None:
         await held.note("decided", **changes)
         return
